@@ -21,7 +21,7 @@ class AckAddon:
     version: str
     """The lowest version to have, as ACK writes it."""
     source: str
-    """Where that version is published."""
+    """Publication of that version."""
     why: str
     at_birth: bool = False
     """Whether ACK would install it with the cluster, in its newest version, if it were not named there with ours.

@@ -57,7 +57,7 @@ def create_platform(settings: Settings) -> Platform:
 
 
 def wait_for_outputs_at_once() -> None:
-    """Have the SDK wait until all outputs are done or one has failed.
+    """Make the SDK wait until all outputs are done or one has failed.
 
     After each output that is done, it would look at all that are left: of 190 resources that took 2.7 s of CPU, a third
     of the program's (pulumi 3.232, `wait_for_rpcs` in runtime/stack.py).
@@ -66,7 +66,7 @@ def wait_for_outputs_at_once() -> None:
 
 
 def leave_out_debug_lines() -> None:
-    """Have the SDK write no debug lines, unless ATHANOR_SDK_DEBUG is set.
+    """Keep the SDK from writing debug lines, unless ATHANOR_SDK_DEBUG is set.
 
     It sends each to the engine and waits until that has thrown it away: of 190 resources 866, and while it waits it
     registers nothing (pulumi 3.232, `_log` in log.py). Only `pulumi --debug` shows them, which no program can see.

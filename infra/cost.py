@@ -54,12 +54,12 @@ class CostRow:
 
     @property
     def lowest(self) -> float | None:
-        """What the fewest cost; None where that is not known."""
+        """Cost of the fewest nodes; None where that is not known."""
         return _times(self.fewest, self.each_lowest)
 
     @property
     def highest(self) -> float | None:
-        """What the most cost; None where that is not known."""
+        """Cost of the most nodes; None where that is not known."""
         return _times(self.most, self.each_highest)
 
 
@@ -86,12 +86,12 @@ def list_prices() -> Prices:
 
 
 def stack_prices(own: Prices | None) -> Prices:
-    """Return what counts for a stack: the prices of its settings, if it has any, over the built-in list."""
+    """Return the prices for a stack: the prices of its settings, if it has any, over the built-in list."""
     return list_prices() if own is None else layered(own, list_prices(), called="the stack's settings")
 
 
 def hourly_cost(settings: AlicloudSettings, prices: Prices | None = None) -> tuple[CostRow, ...]:
-    """Return what an environment pays by the hour: each pool from its fewest to its most nodes, then what is fixed.
+    """Return the hourly cost of an environment: each pool from its fewest to its most nodes, then what is fixed.
 
     Args:
         settings: the environment's.
@@ -188,7 +188,7 @@ PRICES = (
     f" (infra/instance_types.py). ACK Pro: CNY {ACK_PRO_CNY} (infra/cost.py). An estimate: other regions and later days"
     " differ, and the bill decides."
 )
-"""Where the prices of the built-in list come from, as text for every place that displays them."""
+"""Origin of the built-in list's prices, as text for every place that displays them."""
 
 
 def prices_note(prices: Prices) -> str:

@@ -38,11 +38,11 @@ class ImageCuda:
         return LEAST_DRIVERS[int(self.version.split(".")[0])]
 
     def runs_with_driver(self, driver_version: str) -> bool:
-        """Tell whether it runs with a driver, such as 580.126.09."""
+        """Return whether it runs with a driver, such as 580.126.09."""
         return int(driver_version.split(".", maxsplit=1)[0]) >= self.least_driver
 
     def runs_on(self, compute_capability: str) -> bool:
-        """Tell whether it has kernels for GPUs of a compute capability, such as 8.9.
+        """Return whether it has kernels for GPUs of a compute capability, such as 8.9.
 
         A kernel runs on GPUs of its own major version and of the same or a higher minor one (NVIDIA, "CUDA Programming
         Guide", binary compatibility).
@@ -102,7 +102,7 @@ def check_driver(version: str) -> str:
 
 
 def at_least_capability(compute_capability: str, least: str) -> bool:
-    """Tell whether a compute capability, such as 8.9, is the given one or newer."""
+    """Return whether a compute capability, such as 8.9, is the given one or newer."""
     return _pair(compute_capability) >= _pair(least)
 
 

@@ -156,7 +156,7 @@ def _refusal(field: str, value: object, kind: object, problems: Sequence[ErrorDe
 
 
 def _number_in_quotes(field: str, value: object, kind: object, number: float, location: Sequence[int | str]) -> str:
-    """Return what to write for a number where text is expected.
+    """Return the quoted form of a number where text is expected.
 
     Quotes alone may not do: "4" would be four bytes of memory. Then it is what that text would be refused with.
     """

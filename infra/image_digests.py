@@ -41,7 +41,7 @@ DIGESTS: Mapping[str, str] = {
 
 
 def by_digest(source: str, digest: str | None) -> str:
-    """Return what to pull from `source` (`host/path:tag`): its image of that digest, or what its tag names.
+    """Return the reference to pull from `source` (`host/path:tag`): by its digest if one is known, else by its tag.
 
     Pullers take a tag or a digest, not both.
     """

@@ -13,7 +13,7 @@ COMMIT_VARIABLE = "ATHANOR_SOURCE_COMMIT"
 SAME = "same"
 """The commit of the run before."""
 COMMIT_KEY = "commit"
-"""Where the ConfigMap of `commit_choice` has that value."""
+"""Key of that value in the ConfigMap of `commit_choice`."""
 
 
 def commit_choice(job_name: str) -> str:

@@ -30,7 +30,7 @@ def local_home() -> Path:
 
 
 def find_programs() -> None:
-    """Let this process find the local environment's kubectl and pulumi where PATH has none; those there come first."""
+    """Add the local environment's kubectl and pulumi to the end of PATH, if it lacks one of them."""
     programs = home_folder() / "bin"
     path = os.environ.get("PATH", "").split(os.pathsep)
     if programs.is_dir() and str(programs) not in path and not all(map(shutil.which, _PROGRAMS)):

@@ -69,7 +69,7 @@ def declare_part(
 
 @dataclass(frozen=True, kw_only=True)
 class FixedFields:
-    """What Kubernetes never changes on an object of a kind that exists."""
+    """Fields that Kubernetes never changes on existing objects of a kind."""
 
     fixed: Sequence[str]
     """Top-level fields whose change needs another object."""

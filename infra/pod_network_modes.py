@@ -77,12 +77,12 @@ PodNetwork = SharedEni | TrunkEni | ExclusiveEni | HostNetwork
 
 
 def pod_labels(network: PodNetwork) -> dict[str, str]:
-    """Return what a pod's labels must hold."""
+    """Return the labels that a pod must have."""
     return {POD_NETWORKING_LABEL: network.pod_networking} if isinstance(network, TrunkEni) else {}
 
 
 def node_selector(network: PodNetwork) -> dict[str, str]:
-    """Return what a pod's nodeSelector must hold."""
+    """Return the entries that a pod's nodeSelector must have."""
     return {EXCLUSIVE_ENI_LABEL: EXCLUSIVE_ENI_VALUE} if isinstance(network, ExclusiveEni) else {}
 
 

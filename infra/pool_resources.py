@@ -27,7 +27,7 @@ Size = Literal["fewest", "most"]
 
 
 def pool_amounts(pools: Iterable[PoolOffer], size: Size) -> Amounts:
-    """Return what the pools hold together. Machines that no table of ours knows (Lingjun) count for nothing."""
+    """Return the total resources of the pools. Machines that no table of ours knows (Lingjun) count for nothing."""
     total: Amounts = {}
     for pool in pools:
         nodes = pool.min_nodes if size == "fewest" else pool.max_nodes
@@ -65,7 +65,7 @@ def _quantity(name: str, amount: int) -> str:
 
 
 def _node_amounts(pool: PoolOffer, size: Size) -> Amounts:
-    """Return what one node holds; where its type may be one of several, the smallest or the largest of each."""
+    """Return the resources of one node; where its type may be one of several, the smallest or the largest of each."""
     facts = [instance_type(name) for name in pool.instance_types]
     if not facts:
         return {}

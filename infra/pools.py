@@ -24,7 +24,7 @@ _LINGJUN_TAINT = Taint(key="node-role.alibabacloud.com/lingjun", value="")
 
 
 def pool_offers(settings: Settings) -> tuple[PoolOffer, ...]:
-    """Return what every pool of a stack offers; a cluster that exists already offers its simulated nodes alone.
+    """Return the offers of every pool of a stack; a cluster that exists already offers its simulated nodes alone.
 
     Raises:
         RefusalError: an instance type is unknown, or cannot be split into the MIG profile.
@@ -35,7 +35,7 @@ def pool_offers(settings: Settings) -> tuple[PoolOffer, ...]:
 
 
 def platform_offers(settings: Settings) -> PlatformOffers:
-    """Return what a stack's platform offers."""
+    """Return the offers of a stack's platform."""
     networkings = settings.alicloud.pod_networkings if settings.alicloud else ()
     pools = pool_offers(settings)
     priorities = settings.scheduling.priority_classes
@@ -68,7 +68,7 @@ def _networks(settings: Settings) -> tuple[str, ...]:
 
 
 def _autoscaling_metrics(settings: Settings) -> tuple[AutoscalingMetric, ...]:
-    """Return what autoscalers can hold. A user's own cluster is taken to run a metrics-server, as ACK's do."""
+    """Return the metrics that autoscalers can hold. Users' own clusters are assumed to run a metrics-server."""
     has_cpu = settings.serves_resource_metrics or not settings.runs_on_own_local_cluster
     cpu: tuple[AutoscalingMetric, ...] = ("cpu",) if has_cpu else ()
     return (*cpu, "queue_depth", "latency") if settings.monitoring.has_metrics_adapter else cpu

@@ -23,7 +23,7 @@ _ANY_NODE = frozenset({CPU, MEMORY, "pods", "ephemeral-storage"})
 
 @dataclass(frozen=True, kw_only=True)
 class QueueLimits:
-    """What one queue gets, as Kubernetes quantities by resource name; a name that is missing is not limited."""
+    """The resources of one queue, as Kubernetes quantities by resource name; a name that is missing is not limited."""
 
     deserved: Mapping[str, str] = field(default_factory=dict[str, str])
     """Its share: others may use it while it is idle, and lose it when the queue wants it back."""

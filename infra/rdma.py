@@ -120,7 +120,7 @@ class TerwayForRdma(pulumi.ComponentResource):
 
 
 def device_limits(kind: RdmaKind) -> dict[str, str]:
-    """Return what a container asks for to get the RDMA devices of its node."""
+    """Return the resources that a container requests for the RDMA devices of its node."""
     return {_DEVICES[kind]: "1"} if kind in _DEVICES else {}
 
 

@@ -132,7 +132,7 @@ def check_registry(value: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Login:
-    """How pods log in to a registry."""
+    """The login of pods to a registry."""
 
     secrets: bool
     """Whether they name Secrets."""

@@ -21,7 +21,7 @@ OUTPUT_CLAIM = "output"
 
 @dataclass(frozen=True, kw_only=True)
 class VolumeRequest:
-    """What one of the two claims needs of its backing."""
+    """The requirements of one of the two claims for its backing."""
 
     claim: str
     """Name of the claim."""
@@ -32,7 +32,7 @@ class VolumeRequest:
 
 
 class Backing(Protocol):
-    """What holds the files of the two claims. The manifests it returns may hold Outputs."""
+    """The backing of the two claims' files. The manifests it returns may hold Outputs."""
 
     def volume(self, request: VolumeRequest) -> Manifest | None:
         """Return the PersistentVolume to declare for a claim; None if there is none to declare."""
@@ -136,7 +136,7 @@ class ClassVolumes:
 
 
 def choose_backing(settings: Settings, file_system: Backing | None = None) -> Backing:
-    """Return what holds the claims' files; `file_system`: that of an environment on Alibaba Cloud.
+    """Return the backing of the claims' files; `file_system`: that of an environment on Alibaba Cloud.
 
     Raises:
         RefusalError: the settings ask for storage of Alibaba Cloud on another cluster.

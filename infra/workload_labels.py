@@ -30,7 +30,7 @@ _READABLE_LENGTH = 40
 
 
 def owner_label(project: str, stack: str) -> str:
-    """Return what stands for a stack in labels and names of objects: readable, and another for every stack.
+    """Return the identifier of a stack in labels and names of objects: readable, and unique per stack.
 
     Projects and stacks may have names that Kubernetes allows nowhere, and `a-b` of `c` is not `a` of `b-c`.
     """

@@ -27,7 +27,7 @@ class WorkloadNamespaceArgs:
 
 
 def fixed_name(may_leave: str | None) -> CreateOnly:
-    """Return what refuses a rename, unless it is from this name."""
+    """Return the guard that refuses a rename, unless it is from this name."""
     return CreateOnly(
         input="name",
         setting="athanor:namespace",

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 HOME = "/tmp"  # noqa: S108 - inside the container
 """Home of every job's containers: caches (torch.hub, ~/.cache) and Open MPI's daemon need a writable one."""
 WORKING_DIRECTORY = f"{HOME}/working-directory"
-"""Where programs start if the image's own working directory cannot be written."""
+"""Folder in which programs start if the image's own working directory cannot be written."""
 _USERS = "athanor.dev/passwd"
 _SYSTEM_ACCOUNTS = {
     0: "root:x:0:0:root:/:/bin/sh\n",
     100: "sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n",
     65534: "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 }
-"""By user id."""
+"""Accounts by user id."""
 
 
 def account_annotations(user: int | None) -> dict[str, str]:

@@ -81,7 +81,7 @@ class Track:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What its pods carry in addition to the service's label."""
+        """Labels of its pods in addition to the service's label."""
         return {TRACK_LABEL: self.label} if self.label else {}
 
 

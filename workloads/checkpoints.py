@@ -44,7 +44,7 @@ class Checkpoints:
             raise RefusalError("checkpoints.keep_every", self.keep_every, limit, fix)
 
     def arguments(self) -> tuple[str, ...]:
-        """Return what the trainer's command line says of it."""
+        """Return it as arguments of the trainer's command line."""
         return (
             f"--checkpoint_interval_steps={self.every}",
             f"--checkpoint_mode={self.mode}",

@@ -30,7 +30,7 @@ class DigitsWorkloads:
 
 
 def training_program(settings: DigitsSettings) -> tuple[str, ...]:
-    """Return what torchrun runs in each training pod."""
+    """Return the program that torchrun runs in each training pod."""
     flags = {
         "data_dir": DATA_PATH,
         "output_dir": OUTPUT_PATH,

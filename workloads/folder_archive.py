@@ -61,7 +61,7 @@ class FolderArchive:
 
 
 class LeftOut:
-    """What git's rules leave out of a folder: of which kinds, and how much."""
+    """The files that git's rules exclude from a folder, by kind and number."""
 
     def __init__(self) -> None:
         """Begin with nothing."""

@@ -29,7 +29,7 @@ SOURCE_ROLE = CONTAINER
 """Role of the pod that fetches, whose container has the name of those that take."""
 
 CODE_PATH = "/source/code"
-"""Where the pods find the code; their working directory."""
+"""Folder of the code in the pods; their working directory."""
 _VOLUME = Mount(name="source", path="/source", volume={"emptyDir": {"sizeLimit": "10Gi"}}, read_only=False)
 """Volume of one pod alone; writable, since programs write next to their code."""
 _RESOURCES = Resources(cpu="100m", memory="512Mi")

@@ -149,10 +149,10 @@ class IgnoreRules:
     """The rules that apply in one folder; of each kind, the ones that decide last."""
 
     never: _Rules
-    """Those of NEVER_CODE."""
+    """Rules of NEVER_CODE."""
     git: tuple[_Rules, ...] = ()
     own: tuple[_Rules, ...] = ()
-    """Those of .athanorignore files."""
+    """Rules of .athanorignore files."""
 
     @classmethod
     def of(cls, folder: Path) -> IgnoreRules:
@@ -268,7 +268,7 @@ def _list_added(folder: Path) -> frozenset[str]:
 
 
 def _git(*words: str) -> bytes:
-    """Return what git prints; nothing where it fails or is not installed."""
+    """Return the output of git; nothing where it fails or is not installed."""
     try:
         return subprocess.run(["git", *words], capture_output=True, check=False).stdout
     except OSError:

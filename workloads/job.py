@@ -60,7 +60,7 @@ KINDS = ("BatchJob", "MPIJob", "PyTorchJob", "TensorFlowJob")
 
 
 def of_any_kind(kind: str, opts: pulumi.ResourceOptions | None, types: str = _TYPES) -> pulumi.ResourceOptions:
-    """Let a job that was of another kind before be the same job to the engine; `types` starts the types of the kinds.
+    """Make the engine treat a job of another kind as the same job; `types` starts the types of the kinds.
 
     The kind is part of the URN: else the new job would be created while the old one still holds the GPUs, and then lose
     what both call alike with the deletion of the old one.
@@ -222,7 +222,7 @@ def job_manifests(
 
 
 def _egress_to_index(args: JobArgs, offers: PlatformOffers) -> list[Egress]:
-    """Return what a job that installs packages has to reach, where the platform says from which index."""
+    """Return the egress of a job that installs packages, if the platform names the index."""
     index = offers.package_index if args.requirements else None
     return [Egress(to=address, ports=(index.port,)) for address in index.addresses] if index else []
 

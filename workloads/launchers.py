@@ -116,7 +116,7 @@ def check_mpi_program(program: Sequence[str]) -> None:
 
 
 def not_for_torchrun(program: Sequence[str]) -> str | None:
-    """Return what torchrun would take for a Python file: a launcher, an interpreter, a shell or its script; or None."""
+    """Return the word that torchrun would take for a Python file: a launcher, interpreter, shell or script; or None."""
     if program[0] == "-m":
         return launcher_in(["python", *program])
     path = PurePosixPath(program[0])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _WORK_FOLDER = "/tmp/athanor"  # noqa: S108 - inside the container
 _WORK_ARGUMENT = f"--work_dir={_WORK_FOLDER}"
-"""Where ranks of the trainer write and its probe reads: an argument of both programs."""
+"""Folder that ranks of the trainer write and its probe reads: an argument of both programs."""
 _READ_HEARTBEATS = f"""\
 import os, runpy
 reader = "{MODULES.path}/athanor_heartbeat.py"

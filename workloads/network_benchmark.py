@@ -41,7 +41,7 @@ class Measurement:
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Its name in the table."""
         return _NAMES[type(self.network)] + ("-rdma" if self.rdma else "")
 
 

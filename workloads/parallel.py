@@ -56,7 +56,7 @@ class Parallel:
         return self.shard * self.tensor * self.pipeline
 
     def arguments(self) -> tuple[str, ...]:
-        """Return what the trainer's command line says of it."""
+        """Return it as arguments of the trainer's command line."""
         return (
             *(() if self.replicate is None else (f"--data_parallel_replicate={self.replicate}",)),
             f"--data_parallel_shard={self.shard}",

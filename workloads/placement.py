@@ -94,7 +94,7 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """What a workload asks of the nodes its pods run on."""
+    """The requirements of a workload for the nodes of its pods."""
 
     pods: int
     """How many pods run at once."""
@@ -279,7 +279,7 @@ def _pool(asked: Placement, offers: PlatformOffers) -> PoolOffer | None:
 
 
 def devices(asked: Placement, offers: PlatformOffers) -> dict[str, str]:
-    """Return what the container asks for in addition to CPU, memory and GPUs."""
+    """Return the resources that the container requests in addition to CPU, memory and GPUs."""
     return device_limits(_rdma_kind(asked, _pool(asked, offers)))
 
 

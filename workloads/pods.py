@@ -111,7 +111,7 @@ class Mount:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuAccess:
-    """How the nodes of a pod give GPUs to its containers."""
+    """The mode in which the nodes of a pod give GPUs to its containers."""
 
     by_variable: bool = True
     """Whether the device plugin may name a container's GPUs in NVIDIA_VISIBLE_DEVICES."""
@@ -128,7 +128,7 @@ class GpuAccess:
         return not self.through_mps
 
     def variables(self, *, has_gpus: bool) -> dict[str, str]:
-        """Return what keeps a container from GPUs that it did not ask for.
+        """Return the variables that keep a container from GPUs that it did not request.
 
         Where NVIDIA's is the nodes' default runtime, the variable of an image, `all` in those with CUDA, gives a
         container every GPU of its node (NVIDIA/k8s-device-plugin, README, "Running GPU Jobs";

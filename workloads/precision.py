@@ -25,12 +25,12 @@ older GPUs torch emulates it, slower than float32."""
 
 
 def precision_arguments(precision: Precision | None) -> Sequence[str]:
-    """Return what the trainer's command line says of it."""
+    """Return it as arguments of the trainer's command line."""
     return () if precision is None else (f"--precision={precision}",)
 
 
 def float32_arguments(float32_matmul: Float32Matmul | None) -> Sequence[str]:
-    """Return what the trainer's command line says of it."""
+    """Return it as arguments of the trainer's command line."""
     return () if float32_matmul is None else (f"--float32_matmul={float32_matmul}",)
 
 

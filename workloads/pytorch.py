@@ -140,7 +140,7 @@ class PyTorchJobArgs(JobArgs):
 
     @property
     def torchrun_program(self) -> Sequence[str]:
-        """What torchrun runs, with the arguments that other fields stand for."""
+        """The program that torchrun runs, with the arguments that other fields imply."""
         fields = (each for each in (self.parallel, self.checkpoints) if each is not None)
         work = heartbeat_arguments(self.program) if self.liveness_probe else ()
         of_fields = (argument for each in fields for argument in each.arguments())

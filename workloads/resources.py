@@ -77,7 +77,7 @@ class Resources:
 
     @property
     def accelerator(self) -> Accelerator | None:
-        """What the pod asks for of GPUs; None for nothing."""
+        """The GPUs that the pod requests; None for none."""
         if isinstance(self.gpus, int):
             return WholeGpus(count=self.gpus) if self.gpus else None
         return self.gpus

@@ -138,7 +138,7 @@ def run_together(restarts: int, grace_period_seconds: int, *, pods: int) -> str:
 
 
 def _trap(grace_period_seconds: int) -> str:
-    """Return what passes SIGTERM on to the program, which as the first process of its pod would ignore it.
+    """Return the trap that passes SIGTERM on to the program, which as the first process of its pod would ignore it.
 
     Only to one that runs: what this starts in the background would else be taken for the program, or be waited for.
     """

@@ -150,7 +150,7 @@ class Role:
         return {**job_labels, ROLE_LABEL: self.name}
 
     def placement(self, job_labels: Mapping[str, str]) -> Placement:
-        """Return what the pods ask of their nodes; `job_labels` are those that all pods of the job carry."""
+        """Return the requirements of the pods for their nodes; `job_labels` are on all pods of the job."""
         pod = self.pod
         return Placement(
             pods=self.replicas,

@@ -42,7 +42,7 @@ def drain_timeout_seconds(args: TorchScriptServiceArgs) -> int:
 
 
 def rolling_update(network: PodNetwork) -> dict[str, int]:
-    """Let a new pod answer before an old one goes: no request finds the service without a server.
+    """Return a strategy in which a new pod answers before an old one stops, so that no request fails.
 
     On the hosts' network the new pod needs the old one's port, and perhaps its node, so the old one stops first.
     """

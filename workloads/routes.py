@@ -50,7 +50,7 @@ _FIRST_RETRY, _LONGEST_RETRY = "50ms", "1s"
 
 @dataclass(frozen=True, kw_only=True)
 class Upstream:
-    """What answers behind a route."""
+    """The backend of a route."""
 
     shares: Sequence[tuple[str, int]]
     """Names of Services with their shares of the requests, in percent."""
@@ -97,7 +97,7 @@ def security_manifest(metadata: Manifest, service: str, auth: Auth | None, hold_
 
 
 def traffic_manifest(metadata: Manifest, expose: Expose, *, to_services: bool) -> Manifest:
-    """Return what becomes of a route's requests: limits, and a second try for those whose pod went.
+    """Return the traffic policy of a route: limits, and a second try for requests whose pod disappeared.
 
     Args:
         metadata: Of the policy.

@@ -58,7 +58,7 @@ class ServedModel:
 
     @property
     def options(self) -> str:
-        """What the server gets in addition to the name; empty where it is as the server's own defaults."""
+        """Options of the server in addition to the name; empty for the server's defaults."""
         given = {
             "version": self.version,
             "variant": self.variant,

@@ -92,7 +92,7 @@ class TorchScriptServiceArgs:
 
     @property
     def model_names(self) -> list[str]:
-        """What a pod serves."""
+        """Names of the models that a pod serves."""
         return [self.model] if self.model is not None else [each.model for each in self.models]
 
     @property

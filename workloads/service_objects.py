@@ -73,7 +73,7 @@ def service_objects(name: str, args: TorchScriptServiceArgs) -> list[ServiceObje
 
 
 def _exposed(name: str, args: TorchScriptServiceArgs, ports: dict[str, int]) -> list[ServiceObject]:
-    """Return what the service has at the gateway."""
+    """Return the service's objects at the gateway."""
     expose, autoscaling = args.expose, args.autoscaling
     if expose is None:
         return []
@@ -103,7 +103,7 @@ def _exposed(name: str, args: TorchScriptServiceArgs, ports: dict[str, int]) -> 
 
 
 def _objects(name: str, args: TorchScriptServiceArgs, caller: Manifest = EVERY_POD) -> list[ServiceObject]:
-    """Return what serves one set of pods, and who may call them."""
+    """Return the objects of one set of pods, and those that allow calls to them."""
     ports = service_ports(args.runtime)
     objects = [_deployment(name, args, track) for track in args.tracks]
     objects.append(

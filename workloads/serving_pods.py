@@ -77,7 +77,7 @@ def _model_flags(args: TorchScriptServiceArgs) -> list[str]:
 
 
 def placement(name: str, args: TorchScriptServiceArgs) -> Placement:
-    """Return what all pods of a service together ask of the nodes."""
+    """Return the requirements of all pods of a service for the nodes."""
     return Placement(
         pods=args.most_pods,
         own_labels=service_labels(name),
@@ -119,7 +119,7 @@ def deployment_manifest(name: str, args: TorchScriptServiceArgs, track: Track, r
 
 
 def _zero_labels(args: TorchScriptServiceArgs) -> dict[str, str]:
-    """Return what the activator finds a Deployment by."""
+    """Return the labels by which the activator finds a Deployment."""
     if args.autoscaling is None or args.hold_seconds is None:
         return {}
     return {IDLE_SECONDS_LABEL: str(args.autoscaling.idle), HOLD_SECONDS_LABEL: str(args.hold_seconds)}
@@ -208,7 +208,7 @@ def _thin_environment(name: str) -> dict[str, str]:
 
 
 def service_labels(name: str) -> dict[str, str]:
-    """Return what all pods of a service have, of whichever track, and all its objects."""
+    """Return the labels of all pods of a service, of any track, and of all its objects."""
     return {SERVICE_LABEL: name}
 
 

@@ -62,7 +62,7 @@ class Shadow:
             raise RefusalError("shadow.classes", self.classes, limit, "add tolerance=0.01, or omit classes")
 
     def arguments(self, url: str, service_model: str) -> tuple[str, ...]:
-        """Return what the service's server is started with to reach the shadow at `url`."""
+        """Return the server's arguments to reach the shadow at `url`."""
         return (
             f"--shadow_url={url}",
             *([] if self.model in (None, service_model) else [f"--shadow_model={self.model}"]),

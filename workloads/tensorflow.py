@@ -171,7 +171,7 @@ def _steps(role: str, args: TensorFlowJobArgs) -> list[Step]:
 
 
 def _restart(role: str, args: TensorFlowJobArgs) -> Restart:
-    """Return what starts again when a pod fails or is lost.
+    """Return which pods are restarted when one fails or is lost.
 
     The chief continues without a lost worker; the variables of a lost parameter server are gone, so that all
     start again from the checkpoint. Workers that mirror each other wait for each other in every step.

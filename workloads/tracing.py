@@ -49,7 +49,7 @@ class Tracing:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What the server is started with."""
+        """Arguments of the server."""
         return f"--otlp_endpoint={self.endpoint}", f"--trace_sample_ratio={self.sample_ratio}"
 
     @property

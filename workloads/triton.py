@@ -45,7 +45,7 @@ class Thin:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What the server is started with, where it differs from the server's own defaults."""
+        """Arguments of the server, where they differ from its own defaults."""
         default = Thin()
         given = {
             "log_requests": (self.log_requests, default.log_requests),

@@ -70,7 +70,7 @@ _ENDS_THE_JOB: Manifest = {"event": "TaskCompleted", "action": "CompleteJob"}
 
 @dataclass(frozen=True, kw_only=True)
 class JobShape:
-    """What a kind of job is made of."""
+    """The parts of a kind of job."""
 
     kind: str
     """Its name in metrics, such as pytorch."""
@@ -89,7 +89,7 @@ class JobShape:
 
 @dataclass(frozen=True, kw_only=True)
 class Restarts:
-    """How often a job starts again, and what decides it."""
+    """The limit of a job's restarts, and what counts towards it."""
 
     failures: int
     """Failures of its program, after which it starts again."""
@@ -146,7 +146,7 @@ class Restarts:
 
     @property
     def variables(self) -> list[Manifest]:
-        """What the shell needs to count."""
+        """Variables that the shell needs to count restarts."""
         return [restarts_variable()] if self.failures and not self.are_counted_by_volcano else []
 
 
@@ -317,7 +317,7 @@ def _working_directory(args: JobArgs) -> dict[str, str]:
 
 
 def _start(args: JobArgs, run: str = RUN) -> Sequence[str]:
-    """Return what starts a program; one in a directory that the user names may have an image without a shell.
+    """Return the words that start a program; one in a directory that the user names may have an image without a shell.
 
     Args:
         args: The job's.
@@ -331,7 +331,7 @@ def _start(args: JobArgs, run: str = RUN) -> Sequence[str]:
 
 
 def _own_mounts(args: JobArgs, role: Role) -> list[Mount]:
-    """Return what containers of the job's own image see in addition."""
+    """Return the additional mounts of containers with the job's own image."""
     return [MODULES, *secret_mounts(role.pod.secret_files), *([code_mount()] if args.source else [])]
 
 

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def exit_status(left: Sequence[Leftover]) -> int:
-    """Return what a pipeline can gate on."""
+    """Return the exit status, which a pipeline can gate on."""
     if any(one.certain for one in left):
         return LEFT
     return UNCERTAIN if left else CLEAN

@@ -48,7 +48,7 @@ class Listed:
     status: str = "Status"
 
     def __call__(self, cloud: Cloud, inputs: Inputs) -> list[Match]:
-        """Return what is in the account."""
+        """Return the matching resources of the account."""
         return [
             Match(id=self.id.format_map({**inputs, **item}), status=self.status_of(item))
             for item in self.items(cloud, inputs)
@@ -57,7 +57,7 @@ class Listed:
         ]
 
     def items(self, cloud: Cloud, inputs: Inputs, **filters: str) -> Iterator[dict[str, Any]]:
-        """Yield what the operation lists: of what the inputs name, else of the whole region."""
+        """Yield the items of the operation, limited to what the inputs name, else of the whole region."""
         query = {name: str(inputs[source]) for name, source in self.within.items() if source in inputs}
         return cloud.every(self.product, self.operation, self.place, **query, **filters)
 

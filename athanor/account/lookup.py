@@ -230,7 +230,7 @@ REPEATABLE = {"alicloud:cs/autoscalingConfig:AutoscalingConfig"}
 
 
 def candidates(cloud: Cloud, kind: str, inputs: Inputs) -> list[Match]:
-    """Return what in the account may be a resource of a kind with these inputs.
+    """Return the candidates in the account for a resource of a kind with these inputs.
 
     Raises:
         CloudError: the cloud refused to say.

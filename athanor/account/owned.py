@@ -38,7 +38,7 @@ class Owner:
 
     @property
     def prefix(self) -> str:
-        """What physical names begin with."""
+        """Prefix of physical names."""
         return f"{self.project}-{self.stack}-"
 
 
@@ -106,7 +106,7 @@ to."""
 
 
 def leftovers(cloud: Cloud, owner: Owner, settings: Settings) -> list[Leftover]:
-    """Return what the account still holds of a stack, and disks whose cluster is gone, whosever it was.
+    """Return a stack's resources that still exist in the account, and disks of deleted clusters of any owner.
 
     Raises:
         CloudError: the account could not be asked.

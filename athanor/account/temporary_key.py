@@ -37,7 +37,7 @@ _SECONDS_TO_STOP = 60
 
 
 def is_temporary(environment: Mapping[str, str]) -> bool:
-    """Tell whether these variables hold a temporary key."""
+    """Return whether these variables hold a temporary key."""
     return any(environment.get(name) for name in _TOKENS)
 
 

@@ -76,7 +76,7 @@ def _is_typed(value: object) -> bool:
 
 
 def _of(arguments: Mapping[str, str], field: str) -> str:
-    """Return what was recorded of a field or of what is in it; empty for the default."""
+    """Return the recorded value of a field or of a field inside it; empty for the default."""
     names = sorted(name for name in arguments if name == field or name.startswith(f"{field}."))
     return " ".join(arguments[name] for name in names)
 

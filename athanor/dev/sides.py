@@ -164,7 +164,7 @@ class PodFolder:
         return answer, content
 
     def _limited(self, work: Any) -> Any:  # noqa: ANN401 - what the work returns
-        """Return what some work returns; kubectl is killed when it takes too long, and the work ends then."""
+        """Run some work and return its result; kubectl is killed when it takes too long, and the work ends then."""
         late = threading.Timer(_ANSWER_SECONDS, self._process.kill)
         late.start()
         try:

@@ -55,7 +55,7 @@ cat "$place/host.pub"
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """What a client must know of the server."""
+    """The server as its clients need to know it."""
 
     user: str
     host_key: str

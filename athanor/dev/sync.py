@@ -167,7 +167,7 @@ class Sync:
         return [there] if there is not None and there in self._sent.get(name, []) else []
 
     def _to(self, target: Side, source: Side, name: str, new: str | None, old: str | None) -> bool:
-        """Let one side have what the other has; what changed since it was seen waits for the next round."""
+        """Copy one side's state to the other; files that changed since they were seen wait for the next round."""
         if new is None:
             done = old is None or target.delete(name, old)
             word = "deleted"

@@ -42,17 +42,17 @@ class Case:
 
     @property
     def logs_command(self) -> str:
-        """What prints its logs."""
+        """Command that prints its logs."""
         return self.commands.logs.format(self.name)
 
     @property
     def rerun_command(self) -> str:
-        """What runs it again."""
+        """Command that runs it again."""
         return self.commands.rerun.format(self.name)
 
     @property
     def resume_command(self) -> str:
-        """What continues it after a stop."""
+        """Command that continues it after a stop."""
         return self.commands.resume.format(self.name)
 
     @property
@@ -92,7 +92,7 @@ class Case:
 
     @cached_property
     def need(self) -> Amounts:
-        """What its waiting pods ask for, together."""
+        """Total request of its waiting pods."""
         return added(
             Amounts({key: role.waiting * value for key, value in requests(role.template).items()})
             for role in self.roles

@@ -78,7 +78,7 @@ class Status:
 
     @property
     def exit(self) -> Object:
-        """How it ended badly, now or the time before; empty if it never did."""
+        """Its last failure, now or in the previous run; empty if it never failed."""
         for state in ("state", "lastState"):
             ended: Object = self.status.get(state, {}).get("terminated") or {}
             if ended.get("exitCode", 0) != 0:
@@ -113,7 +113,7 @@ def statuses(pods: Sequence[Object]) -> Iterator[Status]:
 
 
 def state_words(pod: Object) -> str:
-    """Return what holds a pod or how it ended, in a few words, for a table."""
+    """Return what a pod waits for or how it ended, in a few words, for a table."""
     if pod["metadata"].get("deletionTimestamp"):
         return "Terminating"
     for each in statuses([pod]):

@@ -38,7 +38,7 @@ class End:
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What is known of a job's start."""
+    """The estimated start of a job."""
 
     ends: Sequence[End]
     """Expected ends of running jobs, the earliest first."""
@@ -82,7 +82,7 @@ def by_steps(job: Object, seconds_left: float, now: datetime) -> End:
 
 
 def start(case: Case, cause: str, ends: Iterable[End]) -> Start | None:
-    """Return what is known of the start of a job; None if it does not wait for others.
+    """Return the estimated start of a job; None if it does not wait for others.
 
     Args:
         case: The job.

@@ -38,7 +38,7 @@ def is_gpu(resource: str) -> bool:
 
 
 def requests(spec: Object) -> Amounts:
-    """Return what the scheduler reserves for a pod: its containers together, or its largest init container.
+    """Return the resources reserved for a pod: those of all its containers, or of its largest init container.
 
     Source: kubernetes.io, "Init Containers", resource sharing within containers; with sidecars and overhead.
     """
@@ -69,7 +69,7 @@ def holds(pod: Object) -> bool:
 
 
 def used_by_node(snapshot: Snapshot) -> dict[str, Amounts]:
-    """Return what pods hold, by node; every pod counts as one of `pods`."""
+    """Return the resources that pods hold, by node; every pod counts as one of `pods`."""
     held: defaultdict[str, list[Amounts]] = defaultdict(list)
     for pod in snapshot.pods:
         if holds(pod):
@@ -83,7 +83,7 @@ def sees_all_pods(snapshot: Snapshot) -> bool:
 
 
 def used_by_queue(snapshot: Snapshot) -> dict[str, Amounts]:
-    """Return what pods hold, by queue; where other namespaces cannot be read, what Volcano counted, if that can be."""
+    """Return the resources that pods hold, by queue; Volcano's counts where other namespaces cannot be read."""
     if snapshot.queues and not sees_all_pods(snapshot):
         return {name_of(queue): amounts(queue.get("status", {}).get("allocated")) for queue in snapshot.queues}
     held: defaultdict[str, list[Amounts]] = defaultdict(list)
@@ -94,7 +94,7 @@ def used_by_queue(snapshot: Snapshot) -> dict[str, Amounts]:
 
 
 def allocatable(node: Object) -> Amounts:
-    """Return what a node has for pods."""
+    """Return the allocatable resources of a node."""
     return amounts(node.get("status", {}).get("allocatable"))
 
 

@@ -59,7 +59,7 @@ def origin(row: Row) -> Origin:
 
 
 def printed_fields(row: Mapping[str, str]) -> dict[str, str]:
-    """Return what the container printed: the keys of a JSON object, and `message`, which may be empty."""
+    """Return the fields that the container printed: the keys of a JSON object, and `message`, which may be empty."""
     fields = {key: row[key] for key in row if key not in _OWN_FIELDS and not key.startswith(_POD_FIELDS)}
     message = row.get(MESSAGE_FIELD, "")
     return {**fields, "message": "" if message.startswith(_NO_MESSAGE) else message}
@@ -77,7 +77,7 @@ class LogStore:
         self._connection = HTTPConnection(address, timeout=_TIMEOUT_SECONDS)
 
     def rows(self, query: str, **arguments: str) -> Iterator[Row]:
-        """Yield what a LogsQL query finds, as it comes.
+        """Yield the rows of a LogsQL query as they arrive.
 
         Args:
             query: In LogsQL; it cannot change anything.

@@ -140,7 +140,7 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
 
 
 def shortage(snapshot: Snapshot, roles: Sequence[Role]) -> Shortage | None:
-    """Return what the gang lacks, by filling the free nodes with its waiting pods in order; None if all fit."""
+    """Return the shortage of the gang, by filling the free nodes with its waiting pods in order; None if all fit."""
     used = used_by_node(snapshot)
     free = {name_of(node): _left(allocatable(node), used.get(name_of(node), Amounts())) for node in snapshot.nodes}
     for role in roles:

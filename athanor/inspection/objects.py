@@ -35,7 +35,7 @@ class Amounts(dict[str, Fraction]):
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What a cluster said at one moment; everything else here is computed from it."""
+    """The state of a cluster at one moment; everything else here is computed from it."""
 
     namespace: str
     """Namespace of the jobs that are asked about."""

@@ -72,7 +72,7 @@ def capability(queue: Object) -> Amounts:
 
 
 def guaranteed_to_others(snapshot: Snapshot, queue: Object) -> Amounts:
-    """Return what no job of this queue can have, even while it lies idle: the guarantees of the other queues."""
+    """Return the guarantees of the other queues, which no job of this queue can use even while they are idle."""
     others = [each for each in snapshot.queues if name_of(each) not in {name_of(queue), _ROOT}]
     return added(amounts(each["spec"].get("guarantee", {}).get("resource")) for each in others)
 

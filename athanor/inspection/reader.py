@@ -53,7 +53,7 @@ class Asked:
 
 
 def read(cluster: Asked, namespace: str) -> Snapshot:
-    """Return what the cluster says now.
+    """Return the present state of the cluster.
 
     What this user may not read outside of the namespace is left out and named in `unreadable`: a team of its own may
     have a role in one namespace only. `cluster.failure` is raised where the cluster could not be asked, or refuses to
@@ -63,7 +63,7 @@ def read(cluster: Asked, namespace: str) -> Snapshot:
 
 
 def read_for_status(cluster: Asked, namespace: str) -> Snapshot:
-    """Return what runs where; as `read`, and what may not be read of the namespace itself is left out, too."""
+    """Return the state for the tables; as `read`, but what may not be read of the namespace itself is left out, too."""
     own = {field: _OWN[field] for field in ("jobs", "deployments", "services")}
     return _read(cluster, namespace, own, {"pods": _EVERYWHERE["pods"], **_OF_THE_CLUSTER}, must=None)
 

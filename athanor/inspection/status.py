@@ -35,7 +35,7 @@ class Part:
 
 
 def status(snapshot: Snapshot, now: datetime, platform_namespaces: Sequence[str] = ()) -> list[Part]:
-    """Return what runs where: jobs, services, pods, GPUs by queue and by node.
+    """Return the tables of the status: jobs, services, pods, GPUs by queue and by node.
 
     Args:
         snapshot: What the cluster said; what it says nothing of is left out.

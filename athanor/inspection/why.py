@@ -141,7 +141,7 @@ def not_created(case: Case) -> Finding | None:
 
 
 def _api_servers_words(said: str) -> str:
-    """Return what the API server said; the controller's event may hold its whole answer as Go has it."""
+    """Return the API server's message; the controller's event may hold its whole answer as Go has it."""
     match = _STATUS_MESSAGE.search(said)
     if match is None:
         return said

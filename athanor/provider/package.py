@@ -70,7 +70,7 @@ class Package(component.ComponentProvider):
         return ConstructResult(constructed.urn, {key: _refusing(each) for key, each in constructed.state.items()})
 
     def _program(self) -> pulumi.Resource:
-        """Return what stands for the program's run: workloads of one run have names of their own."""
+        """Return an identifier of the program's run: workloads of one run have names of their own."""
         project, stack = pulumi.get_project(), pulumi.get_stack()
         run = (project, stack, pulumi.runtime.is_dry_run())
         if run not in self._programs:

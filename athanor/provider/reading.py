@@ -36,7 +36,7 @@ def described(of: type, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an 
 
 
 def platform_outputs(given: object) -> PlatformOutputs:
-    """Return what a platform exports from what a program passes on of it.
+    """Return a platform's outputs from those that a program passes on.
 
     Raises:
         RefusalError: it is something else, lacks something, or follows a newer contract.

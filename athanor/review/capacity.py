@@ -120,7 +120,7 @@ class Capacity:
 
 
 def capacity(changes: Sequence[Change], prices: Prices) -> Capacity:
-    """Return what a stack's changes mean for its nodes and costs; replaced as before changes nothing."""
+    """Return the effect of a stack's changes on nodes and costs; an identical replacement has none."""
     rows = [row for change in changes if (row := _row(change, prices))]
     return Capacity(rows=tuple(sorted(rows, key=lambda row: row.what)))
 

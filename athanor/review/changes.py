@@ -42,7 +42,7 @@ _INTERNAL = "__"
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What would happen to one resource."""
+    """A planned change of one resource."""
 
     kind: Kind
     urn: str
@@ -163,7 +163,7 @@ def _compared(urn: str, old: Mapping[str, object], new: Mapping[str, object], ma
 
 
 def _unnamed(paths: Mapping[str, str]) -> tuple[Difference, ...]:
-    """Return what the provider names as changed where the engine's JSON does not say how, as with secrets."""
+    """Return changes that the provider names without values in the engine's JSON, as with secrets."""
     return tuple(Difference(path=path, kind="unseen") for path in sorted(paths) if _INTERNAL not in path)
 
 

@@ -42,7 +42,7 @@ def engine_preview(
 def engine_drift(
     stack: str, command: Sequence[str] = ("pulumi",), variables: Mapping[str, str] | None = None
 ) -> Preview:
-    """Return what a refresh would change in a stack's state: drift. Nothing is written, and no program is run.
+    """Return the drift of a stack: the changes that a refresh would make. Nothing is written, no program is run.
 
     Args:
         stack: the stack's name.
@@ -56,7 +56,7 @@ def engine_drift(
 
 
 def policy_flags(pack: Path | None, stack: str) -> list[str]:
-    """Return what makes the engine check a policy pack, with the stack's configuration if the pack has one for it."""
+    """Return the flags for a policy pack, with the stack's configuration of the pack if there is one."""
     if pack is None:
         return []
     config = pack / "environments" / f"{stack}.json"

@@ -39,7 +39,7 @@ def read_prices(file: Path) -> Prices:
 
 
 def prices_for(config: Mapping[str, str], own: Prices | None = None) -> Prices:
-    """Return what a stack's review counts with; a price that one table leaves out is the next one's.
+    """Return the prices for a stack's review; a price that one table lacks is taken from the next.
 
     Args:
         config: the stack's configuration, as its preview repeats it.

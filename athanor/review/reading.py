@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _Spelling:
-    """How one of the two formats calls the same things."""
+    """Names of the same things in one of the two formats."""
 
     old: str
     new: str

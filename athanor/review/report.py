@@ -23,7 +23,7 @@ _WITHOUT_LIMIT = 1 << 40
 
 @dataclass(frozen=True, kw_only=True)
 class Heading:
-    """How a report begins."""
+    """The beginning of a report."""
 
     mark: str = MARK
     """An HTML comment, which nobody sees."""

@@ -80,7 +80,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """What a cluster runs at one moment."""
+    """The running workloads of a cluster at one moment."""
 
     pods: tuple[Pod, ...]
     nodes: dict[str, int]
@@ -89,7 +89,7 @@ class Running:
     """Namespace and name of the claim that is bound to a volume, by the volume's name."""
 
     def stopped_by(self, stake: Stake) -> list[Work] | None:
-        """Return what a change stops; None where the cluster's objects do not tell."""
+        """Return the work that a change stops; None where the cluster's objects do not show it."""
         namespace, name = physical_name(stake.change)
         if stake.thing == "node pool":
             return self._in_pool(stake)
@@ -136,7 +136,7 @@ def ask(kubeconfig: Path | None, context: str | None, kubectl: str = "kubectl", 
 
 
 def running(objects: str) -> Running:
-    """Return what runs, from what `kubectl get nodes,pods,persistentvolumeclaims -A -o json` writes.
+    """Return the running work from the output of `kubectl get nodes,pods,persistentvolumeclaims -A -o json`.
 
     Raises:
         ValueError: the text is not a list of Kubernetes objects.

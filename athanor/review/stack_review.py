@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StackReview:
-    """What a reviewer must know about one stack."""
+    """The facts about one stack for its reviewer."""
 
     preview: Preview
     prices: Prices
@@ -40,7 +40,7 @@ class StackReview:
 
     @cached_property
     def stakes(self) -> list[tuple[Stake, list[Work] | None]]:
-        """What costs running work or data, with what it stops; None where that is not known."""
+        """Changes that cost running work or data, with the work that they stop; None where that is not known."""
         all_stakes = stakes(self.changes)
         if isinstance(self.running, str):
             return [(stake, None) for stake in all_stakes]

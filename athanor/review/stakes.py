@@ -138,7 +138,7 @@ def _store_of(volume: Change, lost: Sequence[Change]) -> Change | None:
 
 
 def _identifiers(store: Change) -> list[str]:
-    """Return what volumes name it by: its id, which is the beginning of its mount targets' domains, or its name."""
+    """Return its identifiers in volumes: its id, which begins the domains of its mount targets, or its name."""
     state = store.old
     named = [at(state.outputs, "id"), at(state.outputs, "bucket"), at(state.inputs, "bucket")] if state else []
     return [name for name in map(as_text, named) if len(name) >= _SHORTEST_IDENTIFIER]

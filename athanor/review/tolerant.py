@@ -42,7 +42,7 @@ def as_count(value: object) -> int | None:
 
 
 def at(value: object, *keys: str) -> object:
-    """Return what is at a path of keys; None where it ends before."""
+    """Return the value at a path of keys; None if the path does not exist."""
     for key in keys:
         value = as_mapping(value).get(key)
     return value

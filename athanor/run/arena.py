@@ -112,7 +112,7 @@ _REFUSED = {
 
 @dataclass
 class _Arena:
-    """What an arena command said."""
+    """A parsed arena command."""
 
     options: list[str] = field(default_factory=list[str])
     git: dict[str, str] = field(default_factory=dict[str, str])

@@ -144,7 +144,7 @@ _KINDS = {"pytorch": _pytorch, "mpi": _mpi, "tensorflow": _tensorflow, "batch": 
 
 
 def _common(given: argparse.Namespace, pasted: Pasted, source: Source) -> dict[str, Any]:
-    """Return what every kind of job takes, without what was not given: the classes know the defaults."""
+    """Return the given arguments that every kind of job takes; the classes have the defaults."""
     asked = {
         "cpu": given.cpu, "memory": given.memory, "gpus": given.gpus or None, "shared_memory": given.shared_memory,
     }  # fmt: skip
@@ -341,6 +341,6 @@ def default_name(program: list[str]) -> str:
 
 
 def beginning_of_name(text: str) -> str:
-    """Return what names of runs may begin with, as like a text as possible."""
+    """Return a valid beginning for names of runs, as similar to a text as possible."""
     kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in text.lower())
     return kept.lstrip("-0123456789")[:_LONGEST_STEM].rstrip("-") or "run"

@@ -31,7 +31,7 @@ _HOROVODRUN_SWITCHES = {"mpi", "verbose", "disable-cache"}
 
 
 def read_mpi(words: Sequence[str]) -> Pasted:
-    """Return what mpirun is to start in every slot.
+    """Return the program that mpirun is to start in every slot.
 
     Raises:
         RefusalError: mpirun has an option that the job cannot honour, or is to start a launcher.

@@ -101,7 +101,7 @@ def split(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_program(words: Sequence[str]) -> Pasted:
-    """Return what a pod is to run.
+    """Return the program that a pod is to run.
 
     Raises:
         RefusalError: there is nothing after the variables.
@@ -111,7 +111,7 @@ def read_program(words: Sequence[str]) -> Pasted:
 
 
 def read_tensorflow(words: Sequence[str]) -> Pasted:
-    """Return what a pod of a TensorFlow job is to run.
+    """Return the program that a pod of a TensorFlow job is to run.
 
     Raises:
         RefusalError: as `read_program`, or it is a launcher.

@@ -31,7 +31,7 @@ def commit_of(folder: str) -> str | None:
 
 
 def _git(folder: str, *words: str) -> str | None:
-    """Return what git prints; None without git, a repository of the user's own, or a first commit."""
+    """Return the output of git; None without git, a repository of the user's own, or a first commit."""
     # A repository's settings may name a program that watches its files; it has no part in this.
     command = ["git", "-C", folder, "--no-optional-locks", "-c", "core.fsmonitor=false", *words]
     try:

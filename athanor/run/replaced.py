@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Replaced:
-    """What was there before a run is started under the name of another; of a new run, nothing."""
+    """The existing run whose name a new run takes; empty if there is none."""
 
     namespace: str = ""
     job_name: str = ""

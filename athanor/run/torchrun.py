@@ -36,7 +36,7 @@ _LAUNCHER_OF_MODULE = {
 
 
 def read_pytorch(words: Sequence[str]) -> Pasted:
-    """Return what torchrun is to run: a script or -m and a module, with arguments.
+    """Return the program that torchrun is to run: a script or -m and a module, with arguments.
 
     Raises:
         RefusalError: torchrun has an option that the job cannot honour, or the command is not of Python.

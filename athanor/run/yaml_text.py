@@ -25,7 +25,7 @@ class _TextLoader(yaml.BaseLoader):
 
 
 def read_yaml_text(option: str, file: str) -> Mapping[str, object]:
-    """Return what a YAML file says by its keys: text, lists and mappings.
+    """Return the content of a YAML file by its keys: text, lists and mappings.
 
     Args:
         option: The option that names the file.

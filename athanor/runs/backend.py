@@ -33,7 +33,7 @@ def data_folder(environment: Mapping[str, str]) -> Path:
 
 
 def engine_variables() -> dict[str, str]:
-    """Return what the engine needs in its environment to reach the stacks of runs.
+    """Return the environment variables that the engine needs to reach the stacks of runs.
 
     A passphrase is set up where none is: a file that only its user can read, with a random word for each user.
 

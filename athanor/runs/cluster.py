@@ -91,7 +91,7 @@ class Cluster:
 
     @contextmanager
     def variables(self) -> Generator[dict[str, str]]:
-        """Yield what an engine needs in its environment: a kubeconfig with this context alone, as long as it runs.
+        """Yield the environment variables for an engine: a kubeconfig with this context alone, as long as it runs.
 
         kubectl has its own ways to find and to merge files, and the provider has others.
         """
@@ -161,7 +161,7 @@ class Cluster:
         self.run("delete", kind, name, "--ignore-not-found", "--wait=false")
 
     def platform(self) -> PlatformOutputs:
-        """Return what the platform of the namespace says of itself.
+        """Return the contract of the namespace's platform.
 
         Without one in the namespace of a context, it is the platform of the only namespace that has one.
 

@@ -67,7 +67,7 @@ def _compare(arguments: argparse.Namespace, cluster: Cluster) -> int:
 
 
 def _series_if_any(cluster: Cluster, recorded: Mapping[str, str]) -> Series:
-    """Return what a run has printed of its steps; nothing if it was never started, or its lines cannot be read."""
+    """Return the metrics that a run has printed; nothing if it was never started, or its lines cannot be read."""
     if "job_name" not in recorded:
         return read_series("")
     try:

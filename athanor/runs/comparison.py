@@ -45,7 +45,7 @@ class Comparison:
         return cls(runs, series, differing, same=len(pairs) - len(differing))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what --json prints: by name a pair of values, null where a run has none."""
+        """Return the object that --json prints: by name a pair of values, null where a run has none."""
         return {
             "runs": self.runs,
             "arguments": self.differing,

@@ -46,7 +46,7 @@ def stop(cluster: Cluster, run: str, job_name: str) -> None:
 
 
 def resume(cluster: Cluster, run: str, job_name: str) -> str:
-    """Let a run continue that is stopped, or that Volcano's controller has overlooked; return its phase.
+    """Resume a run that is stopped, or that Volcano's controller has overlooked; return its phase.
 
     Raises:
         RefusalError: it is neither, or Volcano does not start it.

@@ -57,7 +57,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """What is copied where: exactly one of both is a place in a volume, the other a path of this machine."""
+    """Source and target of a copy: one of them is a path in a volume, the other a path of this machine."""
 
     source: Place | Path
     target: Place | Path
@@ -66,7 +66,7 @@ class Copy:
 
 
 def read_copy(source: str, target: str, job_of_run: Callable[[str], tuple[str, str]], *, replace: bool) -> Copy:
-    """Return what a command line asks for.
+    """Return the copy that a command line requests.
 
     Args:
         source: A path of this machine, or data:PATH, output:PATH, or RUN:PATH for what a run wrote.
@@ -121,7 +121,7 @@ class VolumePods(AbstractContextManager["VolumePods"]):
             self._cluster.delete(JOBS, self._started)
 
     def through(self, place: Place, work: Callable[[Sequence[str]], Result]) -> Result:
-        """Return what some work returns that gets the words of `kubectl exec` into a pod which has a place.
+        """Run some work with the words of `kubectl exec` into a pod that mounts a place, and return its result.
 
         Raises:
             RefusalError: no pod could run, or none can run Python.

@@ -59,7 +59,7 @@ def page(runs: Mapping[str, Series]) -> str:
 
 
 def fields(run: str, series: Series) -> dict[str, Any]:
-    """Return what --json prints of a run; times in RFC 3339."""
+    """Return the object that --json prints for a run; times in RFC 3339."""
     points = [
         {"step": each.step, "at": each.at.isoformat() if each.at else None, "values": dict(each.values)}
         for each in series.points

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def host(server: str) -> str:
-    """Return what a run records of an API server's address: host and port, without what may be a credential."""
+    """Return host and port of an API server, which a run records, without possible credentials."""
     address = urlsplit(server if "//" in server else f"//{server}")
     return address.netloc.rpartition("@")[2]
 

@@ -19,7 +19,7 @@ INTERRUPTED = 130
 def exit_status(
     command: str, work: Callable[[], int], interrupted: str = "interrupted", *, as_json: bool = False
 ) -> int:
-    """Do the work of a command; return its exit status, and say on standard error why it failed.
+    """Run a command; return its exit status, and write the reason of a failure to standard error.
 
     Args:
         command: Name of the command, without `athanor`.

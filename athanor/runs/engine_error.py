@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class EngineError(Exception):
-    """What the engine refused or could not do, in its own words or in those of the program."""
+    """A refusal or failure of the engine, in its own words or in those of the program."""

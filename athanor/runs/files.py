@@ -111,7 +111,7 @@ def _check_may_go(cluster: Cluster, words: str, place: Place) -> None:
 
 
 def _asked(prefix: Sequence[str], path: str, act: str) -> dict[str, Any]:
-    """Return what the program in a pod answers.
+    """Return the answer of the program in a pod.
 
     Raises:
         NoGreetingError: the pod cannot run it.

@@ -36,13 +36,13 @@ class Seen:
 
     @classmethod
     def of(cls, name: str, updated: str) -> Self | None:
-        """Return what was seen of a run since an update of its stack; None if that is nothing."""
+        """Return the record of a run since an update of its stack; None if there is none."""
         seen = cls.last(name)
         return replace(seen, updated=updated) if seen and seen.updated in {"", updated} else None
 
     @classmethod
     def last(cls, name: str) -> Self | None:
-        """Return what was seen of a run, whatever became of its stack since; None if that is nothing."""
+        """Return the last record of a run, whatever happened to its stack since; None if there is none."""
         try:
             return cls(**json.loads(_file(name).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):

@@ -61,7 +61,7 @@ def has_ended(job: dict[str, Any]) -> bool:
 
 
 def message_of(job: dict[str, Any]) -> str:
-    """Return what Volcano says of the phase; empty if it says nothing."""
+    """Return Volcano's message about the phase; empty if there is none."""
     return job.get("status", {}).get("state", {}).get("message", "")
 
 
@@ -81,7 +81,7 @@ def readable(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def number_of(pod: dict[str, Any]) -> tuple[int, str]:
-    """Return what puts pods of one role in the order of their numbers, which end their names."""
+    """Return a sort key that orders pods of one role by the numbers at the end of their names."""
     name = pod["metadata"]["name"]
     return len(name), name
 
@@ -102,7 +102,7 @@ def pod_has_ended(pod: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """What one container of a job's pods prints."""
+    """The log of one container of a job's pods."""
 
     job_name: str
     pod: str
@@ -119,7 +119,7 @@ class Log:
 
 
 def logs_of(job_name: str, pod: dict[str, Any]) -> list[Log]:
-    """Return what has printed for a pod's user: what prepares the pod, then the program.
+    """Return the logs of a pod for its user: those that prepare the pod, then the program's.
 
     A container of ours is among them if it failed, because it says why the program never started.
     """
@@ -144,7 +144,7 @@ def has_ended_printing(pod: dict[str, Any], container: str) -> bool:
 
 
 def hindrance(pods: Iterable[dict[str, Any]]) -> str:
-    """Return what keeps the first of some pods from starting, such as a missing image; empty if nothing does."""
+    """Return the obstacle to the start of the first of some pods, such as a missing image; empty if none."""
     for each in statuses(sorted(pods, key=number_of)):
         if each.hindrance:
             return f"({each.pod['metadata']['name']}: {each.hindrance}, `athanor why` says more)"
@@ -152,7 +152,7 @@ def hindrance(pods: Iterable[dict[str, Any]]) -> str:
 
 
 def print_order(job_name: str, pod_name: str) -> tuple[int, int, str]:
-    """Return what puts the names of a job's pods in order, the one that prints its progress first.
+    """Return a sort key for the names of a job's pods, the one that prints its progress first.
 
     By the name, of which Volcano makes the role a part: of pods that are gone, the log store has nothing else.
     """

@@ -25,7 +25,7 @@ _HOLDER = re.compile(r"created by (?P<user>\S+)@(?P<host>\S+) \(pid (?P<pid>\d+)
 
 
 def past_left_locks(stack: Stack, work: Callable[[], Result]) -> Result:
-    """Return what some work on a stack returns; locks that killed commands left on this machine do not stop it.
+    """Run some work on a stack despite locks that killed commands of this machine left; return its result.
 
     Args:
         stack: The stack.

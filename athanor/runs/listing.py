@@ -76,12 +76,12 @@ class Listed:
 
     @property
     def command(self) -> str:
-        """What its pods run; empty if that is not known."""
+        """Command of its pods; empty if unknown."""
         return self.arguments.get("program") or self.arguments.get("command", "")
 
 
 def describe(name: str, job: dict[str, Any] | None, now: datetime) -> Run:
-    """Return what a run's job says.
+    """Return the description of a run from its job.
 
     Args:
         name: The run's name.

@@ -63,7 +63,7 @@ def logs(arguments: argparse.Namespace, cluster: Cluster, job_name: str) -> int:
 
 
 def _earlier(cluster: Cluster, job: dict[str, Any], pods: Sequence[dict[str, Any]], name: str | None) -> list[PastLine]:
-    """Return what a job's pods, or one of them, wrote before they started again, as far as that can be read."""
+    """Return the logs of a job's pods, or of one, from before their restart, as far as they can be read."""
     try:
         return [line for line in earlier_lines(cluster, job, pods) if name in {None, line.log.pod}]
     except RefusalError as error:

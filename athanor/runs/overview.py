@@ -40,7 +40,7 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class _Around:
-    """What the runs have in common."""
+    """The context that all runs share."""
 
     cluster: Cluster
     jobs: dict[str, dict[str, Any]]
@@ -145,7 +145,7 @@ def _listed(around: _Around, name: str, known: KnownRun) -> Listed:
 
 
 def _outputs(name: str) -> dict[str, str]:
-    """Return what a run recorded; nothing where that cannot be read, for one broken run hides no others."""
+    """Return the outputs of a run; nothing if they cannot be read: one broken run must not hide others."""
     from athanor.runs.stack import open_run, outputs_of  # noqa: PLC0415 - the engine's SDK takes half a second to import
 
     try:
@@ -155,7 +155,7 @@ def _outputs(name: str) -> dict[str, str]:
 
 
 def _look(around: _Around, name: str, job: dict[str, Any], seen: Seen) -> tuple[Seen, bool]:
-    """Return what is to be seen of a run now, and whether its log could be read.
+    """Return the present state of a run, and whether its log could be read.
 
     An ended one prints nothing more, so its numbers are read once.
     """

@@ -60,7 +60,7 @@ def are_gone(job: dict[str, Any] | None, pods: Iterable[dict[str, Any]]) -> bool
 
 
 def whole_series(cluster: Cluster, job_name: str) -> Series:
-    """Return what a job has printed of its steps, also before its pods started again, and if they are gone.
+    """Return the metrics that a job has printed, including those of earlier and deleted pods.
 
     Raises:
         RefusalError: they are gone, and their lines cannot be read.
@@ -76,7 +76,7 @@ def _series(lines: Iterable[PastLine]) -> Series:
 
 
 class EarlierSteps:
-    """What a job printed of its steps before its pods started again: the store is asked once for each start."""
+    """Metrics that a job printed before its pods were restarted; the store is queried once per start."""
 
     def __init__(self, cluster: Cluster, job_name: str) -> None:
         self._cluster, self._job_name = cluster, job_name

@@ -20,7 +20,7 @@ _ENGINE_SECONDS = 120
 
 
 def platform_of(given: argparse.Namespace, cluster: Cluster) -> PlatformOutputs:
-    """Return what the platform says of itself: in the stack of --platform, else in the cluster.
+    """Return the platform's outputs: in the stack of --platform, else in the cluster.
 
     Raises:
         RefusalError: there is no such stack, its outputs are not a platform's, or as `Cluster.platform`.
@@ -29,7 +29,7 @@ def platform_of(given: argparse.Namespace, cluster: Cluster) -> PlatformOutputs:
 
 
 def outputs_of_stack(stack: str) -> PlatformOutputs:
-    """Return what a platform's stack exports.
+    """Return the outputs of a platform's stack.
 
     Args:
         stack: Its name, such as organization/athanor/local.

@@ -36,14 +36,14 @@ kuberuntime_container.go)."""
 
 
 def _trouble(said: str) -> str:
-    """Return what an error of kubectl means, which is none of the pod's own lines."""
+    """Return the meaning of an error of kubectl, which is not one of the pod's own lines."""
     if _GONE.search(said):
         return f"was deleted with the pod; its earlier output is in the log store, if there is one ({said})"
     return f"cannot be read now ({said})"
 
 
 def texts_of(log: str) -> list[str]:
-    """Return what a container printed, of a log with --timestamps."""
+    """Return the text of a container's lines, from a log with --timestamps."""
     return [match["text"] for line in log.split("\n") if (match := _WITH_TIME.fullmatch(line))]
 
 

@@ -23,7 +23,7 @@ _SECONDS = 60
 
 
 def series_of(cluster: Cluster, job_name: str, known: Iterable[dict[str, Any]] | None = None) -> Series:
-    """Return what a job has printed of its steps; nothing if it has no logs (any more).
+    """Return the metrics that a job has printed; nothing if it has no logs (any more).
 
     Args:
         cluster: The cluster, in the job's namespace.

@@ -59,7 +59,7 @@ def _curves(arguments: argparse.Namespace, cluster: Cluster) -> int:
 
 
 def _with_points(cluster: Cluster, run: str) -> Series:
-    """Return what a run has printed of its steps.
+    """Return the metrics that a run has printed.
 
     Raises:
         RefusalError: nothing, or its pods are gone, and their lines with them.

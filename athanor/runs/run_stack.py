@@ -43,7 +43,7 @@ class RunStack(automation.Stack):
         return cls(stack_name, workspace, StackInitMode.SELECT)
 
     def outputs(self) -> automation.OutputMap:
-        """Return what the last update declared, if `note` was given its events, else what the engine says."""
+        """Return the outputs of the last update, if `note` was given its events, else what the engine says."""
         return super().outputs() if self._declared is None else self._declared
 
     def info(self, show_secrets: bool | None = None) -> automation.UpdateSummary:  # noqa: ARG002, FBT001 - as in the base

@@ -99,7 +99,7 @@ class Series:
 
 
 def read_series(text: str) -> Series:
-    """Return what lines say; other lines than JSON objects with a whole `step` are left out.
+    """Return the series in log lines; other lines than JSON objects with a whole `step` are left out.
 
     Args:
         text: What a pod has written; a line may have the time in front that `kubectl logs --timestamps` writes.

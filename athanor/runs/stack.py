@@ -148,7 +148,7 @@ def listed_runs() -> dict[str, KnownRun]:
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """What a run declares, and where."""
+    """The resources that a run declares, and their location."""
 
     program: Callable[[], None]
     variables: Mapping[str, str]
@@ -215,7 +215,7 @@ def remove(stack: automation.Stack) -> None:
 
 
 def _with_its_passphrase(stack: automation.Stack, work: Callable[[], _Result]) -> _Result:
-    """Do what needs the secrets of a run's state, if need be with the shell's passphrase.
+    """Run work that needs the secrets of a run's state, if necessary with the shell's passphrase.
 
     Runs have that which were started with --platform, or by an earlier release. The engine changes nothing before it
     has read and written the secrets.
@@ -274,7 +274,7 @@ def _has_begun(deployment: Mapping[str, Any]) -> bool:
 
 
 def outputs_of(stack: automation.Stack) -> dict[str, str]:
-    """Return what a run recorded of itself.
+    """Return the outputs of a run.
 
     Raises:
         EngineError: its state cannot be read, for example because the passphrase is another one.
@@ -297,7 +297,7 @@ class DeclaredJob:
 
 
 def declared_job(stack: automation.Stack, job_name: str) -> DeclaredJob | None:
-    """Return what a run's state has of its job; None without one.
+    """Return the job in a run's state; None without one.
 
     Raises:
         EngineError: as `outputs_of`.

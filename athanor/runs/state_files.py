@@ -24,7 +24,7 @@ _VERSION = 3
 
 @dataclass(frozen=True, kw_only=True)
 class KnownRun:
-    """What a backend says of a run."""
+    """A run as its backend has it."""
 
     updated: str
     """Time of the last update; empty: never."""
@@ -55,7 +55,7 @@ def runs_in_folder(url: str, project: str) -> dict[str, KnownRun] | None:
 
 
 def _known(file: Path) -> KnownRun:
-    """Return what a file says; one that cannot be read, or is of another version, is left to the engine."""
+    """Return the run in a file; one that cannot be read, or is of another version, is left to the engine."""
     try:
         content = file.read_bytes()
         state: dict[str, Any] = json.loads(gzip.decompress(content) if file.suffix == ".gz" else content)

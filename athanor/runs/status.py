@@ -67,7 +67,7 @@ def view(snapshot: Snapshot, now: datetime) -> list[str]:
 
 
 def fields(snapshot: Snapshot) -> dict[str, Any]:
-    """Return what --json prints; null where something may not be read."""
+    """Return the object that --json prints; null for what may not be read."""
     unread = snapshot.unreadable
     own_pods = [each for each in snapshot.pods if each["metadata"].get("namespace") in {None, snapshot.namespace}]
     queue_keys = ("queue", "resource", "used", "guaranteed", "deserved", "limit")

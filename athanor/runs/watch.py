@@ -73,7 +73,7 @@ def watch(cluster: Cluster, run: str, job_name: str, *, as_json: bool) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """How a run does now."""
+    """The present state of a run."""
 
     job: dict[str, Any]
     run: Run
@@ -147,7 +147,7 @@ def _first_pod_lines(pods: Sequence[dict[str, Any]], most: int) -> list[str]:
 
 
 def fields(run: Run, message: str, pods: list[dict[str, Any]], series: Series) -> dict[str, Any]:
-    """Return what --json prints of a run; null where something is not known."""
+    """Return the object that --json prints for a run; null for unknown values."""
     return {
         **run.to_json(),
         "message": message,

@@ -176,7 +176,7 @@ def _in(at: datetime, now: datetime) -> str:
 
 
 def fields(case: Case, finding: Finding, start: Start | None) -> dict[str, Any]:
-    """Return what --json prints; times in RFC 3339, null where something is not known."""
+    """Return the object that --json prints; times in RFC 3339, null for unknown values."""
     place = _place(case)
     return {
         "run": case.name,
@@ -208,7 +208,7 @@ def _start_fields(start: Start) -> dict[str, Any]:
 
 
 def _last_lines(cluster: Cluster, log: LogReference) -> list[str]:
-    """Return what a container said last of why it ended; nothing where its log is gone with the pod."""
+    """Return a container's last lines about its end; nothing where its log was deleted with the pod."""
     words = ["logs", log.pod, f"--container={log.container}", f"--tail={_TAIL_LINES}", "--timestamps"]
     try:
         said = cluster.run(*words, *(["--previous"] if log.previous else []))

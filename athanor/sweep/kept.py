@@ -44,7 +44,7 @@ class Kept:
 
     @property
     def output(self) -> Path:
-        """What the commands that start and delete runs print."""
+        """Folder for the output of the commands that start and delete runs."""
         return self.folder / "output"
 
     @property

@@ -62,7 +62,7 @@ class Sweep:
             self.runs.wait()
 
     def rows(self) -> list[Row]:
-        """Return what is known of every trial."""
+        """Return a row for every trial."""
         best = self.trials.best()
         return [
             row_of(trial, self.trials.run(trial.number), self._looks.get(trial.number), is_best=trial.number == best)

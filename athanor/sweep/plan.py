@@ -59,7 +59,7 @@ class Plan(BaseModel):
 
     @property
     def cluster_words(self) -> list[str]:
-        """What names the cluster on a command line."""
+        """Options that name the cluster on a command line."""
         return list(_words(self.cluster))
 
     def with_changes(self, trials: int | None, parallel: int | None, then: str | None) -> Plan:

@@ -37,12 +37,12 @@ _LOOK_SECONDS = 2.0
 
 
 class StartError(Exception):
-    """What `athanor run` said when it did not start a run."""
+    """The message of `athanor run` when it did not start a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """How a run does."""
+    """The state of a run."""
 
     phase: str
     place: Place | None = None
@@ -51,7 +51,7 @@ class Look:
 
 
 class Runs(Protocol):
-    """What a sweep needs of runs."""
+    """The operations on runs that a sweep needs."""
 
     def start(self, name: str, program: Sequence[str]) -> None:
         """Begin to start a run, or to start one again that is LOST."""
@@ -138,7 +138,7 @@ class ClusterRuns:
         return Look(phase=phase, place=place, message=message_of(job), series=series_of(where, place.job))
 
     def _recorded(self, name: str) -> Place | None:
-        """Return what a run's stack says of its job; None without one, or if its start was cut off."""
+        """Return the job recorded in a run's stack; None without one, or if its start was cut off."""
         try:
             recorded = outputs_of(open_run(name))
         except RefusalError:

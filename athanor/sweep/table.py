@@ -41,7 +41,7 @@ class Row:
 
 
 def row_of(trial: FrozenTrial, run: str, look: Look | None, *, is_best: bool) -> Row:
-    """Return what is known of a trial.
+    """Return the row of a trial.
 
     Args:
         trial: What optuna keeps.
@@ -72,7 +72,7 @@ def table(rows: Sequence[Row], metric: str) -> list[str]:
 
 
 def live(metric: str, title: str) -> Callable[[list[Row]], None]:
-    """Return what shows the trials in a terminal: the table, drawn again each time."""
+    """Return a function that shows the trials in a terminal, as a table that is redrawn each time."""
 
     def show(rows: list[Row]) -> None:
         sys.stderr.write("".join([_CLEAR, *(f"{line}\n" for line in [title, *table(rows, metric)])]))
@@ -82,7 +82,7 @@ def live(metric: str, title: str) -> Callable[[list[Row]], None]:
 
 
 def lines(metric: str, title: str) -> Callable[[list[Row]], None]:
-    """Return what prints a line for each trial whose state has changed."""
+    """Return a function that prints a line for each trial whose state has changed."""
     sys.stderr.write(f"{title}\n")
     states: dict[int, str] = {}
 

@@ -53,7 +53,7 @@ class Trials:
         self._handles: dict[int, Trial] = {}
 
     def all(self) -> list[FrozenTrial]:
-        """Return what is kept of every trial, by their numbers."""
+        """Return the records of all trials, by number."""
         return self._study.get_trials(deepcopy=False)
 
     def running(self) -> list[int]:
@@ -61,7 +61,7 @@ class Trials:
         return [trial.number for trial in self.all() if trial.state == TrialState.RUNNING]
 
     def add(self) -> int:
-        """Let optuna choose another trial; return its number."""
+        """Add a trial that optuna chooses; return its number."""
         if self._plan.search == "grid":
             self._choose_next_point()
         trial = self._study.ask(self._distributions)
@@ -69,7 +69,7 @@ class Trials:
         return trial.number
 
     def _choose_next_point(self) -> None:
-        """Let the next trial have the next point of the grid, the last parameter changing first.
+        """Assign the next point of the grid to the next trial, the last parameter changing first.
 
         optuna's own GridSampler shuffles them.
         """

@@ -115,7 +115,7 @@ KUBERNETES_MINOR = (
 
 
 def pod_vswitches(settings: AlicloudSettings) -> CreateOnly:
-    """Return what guards the pod vswitches: of a VPC of ours the network refuses another cidr or zone, before this."""
+    """Return the guard of the pod vswitches: of a VPC of ours the network refuses another cidr or zone, before this."""
     existing = settings.network.existing is not None
     return CreateOnly(
         input="podVswitchIds",
@@ -191,7 +191,7 @@ def _encryption(key_id: str | None) -> dict[str, Any]:
 
 
 def delete_options(settings: AlicloudSettings) -> list[dict[str, str]]:
-    """Return what goes with the cluster: everything that would keep costing money; of a protected one, no logs."""
+    """Return the resources to delete with the cluster: all that keep costing money, but no logs if protected."""
     logs = "retain" if settings.protected else "delete"
     modes = {"SLB": "delete", "ALB": "delete", "PrivateZone": "delete", "SLS_Data": logs, "SLS_ControlPlane": logs}
     return [{"resource_type": kind, "delete_mode": mode} for kind, mode in modes.items()]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """What decides which add-ons a cluster gets."""
+    """The facts that decide which add-ons a cluster gets."""
 
     alicloud: AlicloudSettings
     images: ImageSettings | None = None
@@ -117,7 +117,7 @@ _CONDITIONS: Mapping[str, Callable[[Environment], bool]] = {
     "loongcollector": _collects_logs,
     "managed-aliyun-acr-credential-helper": _wants_credential_helper,
 }
-"""When an add-on is installed, where not always."""
+"""Conditions of add-ons that are not always installed."""
 _CONFIGS: Mapping[str, Callable[[Environment], Config]] = {
     "terway-eniip": _terway,
     "terway-controlplane": _terway_controlplane,

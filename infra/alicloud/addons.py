@@ -70,7 +70,7 @@ class ClusterAddons(pulumi.ComponentResource):
     """
 
     addons: dict[str, alicloud.cs.KubernetesAddon]
-    """By add-on name."""
+    """Add-ons by name."""
 
     def __init__(self, name: str, args: ClusterAddonsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:ClusterAddons", name, None, opts)

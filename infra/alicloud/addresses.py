@@ -146,7 +146,7 @@ def check_pod_addresses(settings: AlicloudSettings) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _ZoneDemand:
-    """What a zone needs when all pools are at their maximum."""
+    """The demand of a zone when all pools are at their maximum."""
 
     zone: str
     nodes: dict[str, int]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AlicloudEnvironment:
-    """What the rest of the program builds on."""
+    """The environment that the rest of the program builds on."""
 
     provider: alicloud.Provider
     network: AlicloudNetwork

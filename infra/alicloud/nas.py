@@ -25,7 +25,7 @@ class NasStorageArgs:
 
 
 def file_system_inputs(nas: StandardNas | ExtremeNas, zone: pulumi.Input[str]) -> dict[str, Any]:
-    """Return what distinguishes one kind of file system from another."""
+    """Return the inputs that differ between the kinds of file systems."""
     inputs: dict[str, Any] = {
         "file_system_type": nas.mode,
         "storage_type": nas.storage_type,

@@ -23,9 +23,9 @@ class NatGatewayArgs:
     settings: AlicloudSettings
     vpc_id: pulumi.Output[str]
     node_vswitch_ids: Mapping[str, pulumi.Output[str]]
-    """By zone."""
+    """Ids by zone."""
     pod_vswitch_ids: Mapping[str, pulumi.Output[str]]
-    """By zone."""
+    """Ids by zone."""
 
 
 def declare_nat_gateway(args: NatGatewayArgs, network: pulumi.Resource) -> tuple[pulumi.Resource, ...]:

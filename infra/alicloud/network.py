@@ -59,9 +59,9 @@ class AlicloudNetwork(pulumi.ComponentResource):
 
     vpc_id: pulumi.Output[str]
     node_vswitch_ids: dict[str, pulumi.Output[str]]
-    """By zone."""
+    """Ids by zone."""
     pod_vswitch_ids: dict[str, pulumi.Output[str]]
-    """By zone."""
+    """Ids by zone."""
     security_group_id: pulumi.Output[str]
     ready: tuple[pulumi.Resource, ...]
     """Dependencies of nodes, which must exist as long as they do: its egress and the rules of its security group."""

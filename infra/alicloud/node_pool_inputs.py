@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DRIVER_LABEL = "ack.aliyun.com/nvidia-driver-version"
 CONTAINER_DISK = "/var/lib/container"
-"""Where ACK keeps images, containers and the kubelet's files on a data disk."""
+"""Path of ACK's images, containers and kubelet files on a data disk."""
 ON_DEMAND = "NoSpot"
 """Strategy of a pool without spot nodes."""
 MOST_MARKS = 11
@@ -84,7 +84,7 @@ def _metadata_tokens(settings: AlicloudSettings) -> dict[str, Any]:
 
 
 def _expected_resources(settings: AlicloudSettings, pool: NodePoolSettings) -> dict[str, int]:
-    """Return what the autoscaler must learn of a new node of a pool from tags, with how much of it there is.
+    """Return the resources of a new node, by name and amount, that the autoscaler must learn from tags of the pool.
 
     Both of ACK's simulate cpu, memory, ephemeral-storage, nvidia.com/gpu and aliyun.com/gpu-mem of nodes that do not
     exist yet, and nothing else; the cluster-autoscaler learns of other resources from tags, instant scaling does not

@@ -41,7 +41,7 @@ class NodePools(pulumi.ComponentResource):
     """All node pools of a cluster, and what scales them."""
 
     pools: dict[str, alicloud.cs.NodePool]
-    """By the name in the settings."""
+    """Pools by their names in the settings."""
     system: tuple[alicloud.cs.NodePool, ...]
     """The pools that the platform's own parts run on."""
 

@@ -82,7 +82,7 @@ def provider_inputs(settings: AlicloudSettings, environment: Mapping[str, str], 
 
 
 def has_credentials(environment: Mapping[str, str]) -> bool:
-    """Tell whether the provider would find credentials in these variables."""
+    """Return whether the provider would find credentials in these variables."""
     return _has_keys(environment) or _any_of(_OTHER_SOURCES, environment) or bool(_oidc(environment))
 
 

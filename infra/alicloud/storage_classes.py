@@ -27,7 +27,8 @@ class StorageClassesArgs:
 
     classes: Sequence[NasClass | DiskClass]
     export: Export | None
-    """Where the file system is mounted from; None while its domain is not known: its classes are then left out."""
+    """Export from which the file system is mounted; None while its domain is not known: its classes are then left
+    out."""
     protected: bool
     """Whether a volume outlives its claim unless its class says otherwise."""
     depends_on: Sequence[pulumi.Resource] = ()

@@ -49,7 +49,7 @@ def activator_manifests(workloads: str, image: str) -> dict[str, Manifest]:
 
 
 def _reference_grant(workloads: str) -> Manifest:
-    """Let policies of the services name the activator, which is in another namespace than they are."""
+    """Allow policies of the services to refer to the activator, which is in another namespace."""
     return {
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "ReferenceGrant",

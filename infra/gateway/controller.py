@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 USER = 65532
 """The user that upstream's images run as."""
 _PORTS = {"grpc": 18000, "ratelimit": 18001, "wasm": 18002, "metrics": 19001}
-"""As upstream's Service has them; the proxies get their configuration at the first."""
+"""Ports of upstream's Service; the proxies get their configuration at the first."""
 _CONFIG = f"{CONTROLLER}-config"
 _OWN = "gateway.envoyproxy.io"
 _API = "gateway.networking.k8s.io"

@@ -168,7 +168,7 @@ def _gateway(domain: str, workloads: str, certificate: str) -> Manifest:
 
 
 def _client_policy() -> Manifest:
-    """Return what all clients are held to: slow ones must not hold connections, nor many of them all memory."""
+    """Return the limits on all clients: slow ones must not hold connections, nor many of them all memory."""
     target = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": GATEWAY_NAME}
     return {
         "apiVersion": _OWN,

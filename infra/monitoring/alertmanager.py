@@ -34,7 +34,7 @@ _MESH_PORT = 9094
 """Between copies, so that each alert is sent once."""
 _NOBODY = "nobody"
 SECRETS_FOLDER = "/etc/alertmanager/secrets"
-"""Where the operator mounts the Secrets that the Alertmanager object names, each in a folder of its own."""
+"""Folder in which the operator mounts the Secrets that the Alertmanager object names, each in a folder of its own."""
 _NEVER_AGAIN = "120h"
 """Longer than an alert of an ended job fires, so that each end is notified once."""
 

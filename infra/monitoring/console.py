@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 CONSOLE = f"{PROMETHEUS}-console"
 """Name of the ConfigMap with the page."""
 FOLDER = "/etc/athanor/console"
-"""Where Prometheus finds it."""
+"""Its folder in Prometheus."""
 PATH = "/consoles/index.html"
-"""Where it is served."""
+"""Its path in URLs."""
 
 PAGE = """<!doctype html>
 <html lang="en">

@@ -41,7 +41,7 @@ def _proxies() -> Manifest:
 
 
 def _of_route(target: str, group: int) -> Manifest:
-    """Return what copies a group of ROUTE_OF_CLUSTER to a label."""
+    """Return the rule that copies a group of ROUTE_OF_CLUSTER to a label."""
     return {
         "action": "replace",
         "sourceLabels": ["envoy_cluster_name"],

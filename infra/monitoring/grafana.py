@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from infra.settings.monitoring import MonitoringSettings
 
 URL = f"http://{GRAFANA}.{NAMESPACE}.svc:{GRAFANA_PORT}"
-"""Where it answers inside the cluster."""
+"""Its address inside the cluster."""
 DASHBOARD_LABEL = {"grafana_dashboard": "1"}
-"""By which Grafana's sidecar in kube-prometheus-stack finds dashboards."""
+"""Label by which Grafana's sidecar in kube-prometheus-stack finds dashboards."""
 _USER = 472
 """User id of upstream's image."""
 _CONFIG = f"{GRAFANA}-config"
@@ -101,7 +101,7 @@ def grafana_manifests(settings: MonitoringSettings, uids: list[str]) -> dict[str
 
 
 def provisioning_files(settings: MonitoringSettings) -> dict[str, str]:
-    """Return what Grafana reads at its start, by file name. JSON is YAML."""
+    """Return the files that Grafana reads at its start, by name. JSON is YAML."""
     metrics = {
         "name": "Prometheus",
         "uid": PROMETHEUS,

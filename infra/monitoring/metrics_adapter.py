@@ -37,7 +37,7 @@ _CONFIG_FOLDER, _CERTIFICATE_FOLDER = "/etc/adapter", "/certificate"
 
 @dataclass(frozen=True, kw_only=True)
 class MetricsAdapterArgs:
-    """What the objects of the adapter derive from."""
+    """Arguments of the objects of the adapter."""
 
     scrape_interval_seconds: int
     """How often Prometheus scrapes its targets."""
@@ -98,7 +98,7 @@ def permission_manifests(args: MetricsAdapterArgs) -> dict[str, Manifest]:
 
 
 def adapter_config(args: MetricsAdapterArgs) -> dict[str, Any]:
-    """Return what it serves, and from which queries."""
+    """Return the metrics that it serves, with their queries."""
     own = {"rules": [_queue_rule(args), _latency_rule(args)]}
     return {**own, "resourceRules": _resource_rules(args)} if args.resource_metrics else own
 

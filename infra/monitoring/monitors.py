@@ -76,15 +76,15 @@ _CLUSTER_CA = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorsArgs:
-    """What there is to read, and who reads it."""
+    """The targets, and who reads them."""
 
     kind: Kind
     """With `operator` all targets; with `existing` and `managed` only those that nobody but this platform knows: the
     stack that is there reads kubelets, nodes, the API server and itself; with `none` nothing."""
     workloads_namespace: str
-    """Where jobs and services run."""
+    """Namespace of jobs and services."""
     monitoring_namespace: str = NAMESPACE
-    """Where the monitors live."""
+    """Namespace of the monitors."""
     selector_labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Further labels of the monitors, by which a Prometheus selects them."""
     interval_seconds: int = 30
@@ -180,7 +180,7 @@ def _gpu_pods() -> Manifest:
 
 
 def _cluster_targets() -> dict[str, Manifest]:
-    """Return what every monitoring of a cluster reads, and the parts of ours."""
+    """Return the targets that every monitoring of a cluster reads, and the parts of ours."""
     about_other_objects = without("namespace", "pod")
     of_node = copied("__meta_kubernetes_pod_node_name", "node")
     # The share of time that a core is idle says how busy it is; every other mode would be a series per core again.
@@ -224,7 +224,7 @@ def _kubelets(job: str, path: str, metric_relabelings: Sequence[Manifest] = ()) 
 
 
 def _containers_only() -> list[Manifest]:
-    """Return what drops sums that would be counted twice: of a pod's containers, of systemd's slices, of the node."""
+    """Return the rules that drop sums counted twice: of a pod's containers, of systemd's slices, of the node."""
     return [
         {"action": "keep", "sourceLabels": ["pod"], "regex": ".+"},
         # The network belongs to the pod as a whole, everything else to a container.

@@ -73,7 +73,7 @@ _RELOADER = resources("10m", "16Mi", "64Mi")
 
 
 def _container(name: str, image: str, requests: Manifest) -> Manifest:
-    """Return what we say about a container that the operator makes.
+    """Return our settings of a container that the operator creates.
 
     Images are said by container, as in any pod: there the registry setting finds them. So are limits and rights: what
     the operator sets by itself may change with its version.

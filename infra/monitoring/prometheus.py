@@ -46,7 +46,7 @@ _SAMPLES_OF_A_QUERY = 50_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class PrometheusArgs:
-    """What the objects of Prometheus derive from."""
+    """Arguments of the objects of Prometheus."""
 
     settings: MonitoringSettings
     backing: Backing | None

@@ -39,26 +39,26 @@ def platform_pods(
 
 
 def kept(job: str) -> dict[str, Any]:
-    """Return what drops all metrics of a kind of target but those of KEPT_METRICS."""
+    """Return the rule that drops all metrics of a kind of target but those of KEPT_METRICS."""
     return {"action": "keep", "sourceLabels": ["__name__"], "regex": "|".join(KEPT_METRICS[job])}
 
 
 def constant(target: str, value: str) -> dict[str, Any]:
-    """Return what sets a label."""
+    """Return a rule that sets a label."""
     return {"targetLabel": target, "replacement": value}
 
 
 def copied(source: str, target: str) -> dict[str, Any]:
-    """Return what copies a label."""
+    """Return a rule that copies a label."""
     return {"sourceLabels": [source], "targetLabel": target}
 
 
 def copied_pod_label(label: str, target: str) -> dict[str, Any]:
-    """Return what copies a pod's label; Prometheus writes `_` for what its own names cannot hold."""
+    """Return a rule that copies a pod's label; Prometheus writes `_` for what its own names cannot hold."""
     name = label.replace(".", "_").replace("/", "_").replace("-", "_")
     return copied(f"__meta_kubernetes_pod_label_{name}", target)
 
 
 def without(*labels: str) -> dict[str, Any]:
-    """Return what drops labels."""
+    """Return a rule that drops labels."""
     return {"action": "labeldrop", "regex": "|".join(labels)}

@@ -27,7 +27,7 @@ CRDS = (
 CONTROLLERS_ENABLED = "job-controller,queue-controller,pg-controller,gc-controller,hyperNode-controller"
 
 _DURATIONS = ("runningDuration", "runningEstimate", "timeout")
-"""In Volcano's Go types; its schemas say that they are texts."""
+"""Durations in Volcano's Go types; its schemas declare them as strings."""
 
 
 def chart_folder() -> Path:

@@ -95,7 +95,7 @@ class Board:
 
 
 def board_json(board: Board, values: Mapping[str, str]) -> dict[str, Any]:
-    """Return what Grafana reads. The same board gives the same JSON.
+    """Return the JSON that Grafana reads. The same board gives the same JSON.
 
     Args:
         board: The dashboard.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def use() -> Section:
-    """Return what shows who uses them."""
+    """Return the row about their use."""
     return Section(
         title="Use of GPUs",
         panels=(
@@ -85,7 +85,7 @@ def _gpu_memory_in_use() -> Panel:
 
 
 def health(thresholds: GpuThresholds) -> Section:
-    """Return what shows whether one is hot, slow or broken."""
+    """Return the row about their health: heat, throttling and faults."""
     hot, hot_memory = thresholds.temperature_celsius, thresholds.memory_temperature_celsius
     return Section(
         title="Health of GPUs",

@@ -17,7 +17,7 @@ PRICE = Entry(
 OF_A_GPU = f"({NODE_PRICE} or on (node) node:gpus_allocatable:sum * 0 + ${PRICE.name})"
 """Hourly cost of a GPU of each node."""
 HELD = f"namespace_pod:gpus_allocated:sum * on (node) group_left () {OF_A_GPU}"
-"""What each pod\'s GPUs cost per hour."""
+"""Hourly cost of each pod's GPUs."""
 
 
 def so_far(per_hour: str) -> str:

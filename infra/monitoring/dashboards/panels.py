@@ -46,7 +46,7 @@ Panel = timeseries.Panel | stat.Panel | table.Panel | bargauge.Panel
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """What a panel's description says."""
+    """The text of a panel's description."""
 
     asks: str
     """The question that the panel answers."""
@@ -67,7 +67,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """How values are shown."""
+    """The display of values."""
 
     unit: str = units.Short
     limits: Limits | None = None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def platform() -> Section:
-    """Return what shows Prometheus, Volcano, the API server and the pods of all parts."""
+    """Return the row about Prometheus, Volcano, the API server and the pods of all parts."""
     return Section(
         title="Platform components",
         panels=(
@@ -179,7 +179,7 @@ def _operator_failures() -> Panel:
 
 
 def logs() -> Section:
-    """Return what shows the way of log lines."""
+    """Return the row about the collection of logs."""
     return Section(
         title="Logs",
         panels=(

@@ -15,7 +15,7 @@ _CPU = f"{{{NOT_ROOT}}} / 1000"
 
 
 def fairness() -> Section:
-    """Return what shows whether every queue gets its share."""
+    """Return the row about the queues' shares."""
     return Section(
         title="Fairness",
         panels=(
@@ -110,7 +110,7 @@ def _share(what: str, title: str, suffix: str) -> Panel:
 
 
 def reclaiming() -> Section:
-    """Return what shows evictions in favour of other queues, and how long placing takes."""
+    """Return the row about evictions in favour of other queues, and how long placing takes."""
     return Section(
         title="Preemption and scheduling",
         panels=(

@@ -19,7 +19,7 @@ _HELD = "athanor_activator_held_seconds"
 
 
 def gateway() -> Section:
-    """Return what shows requests through the gateway, and starts of a service that scales to zero."""
+    """Return the row about requests through the gateway, and starts of a service that scales to zero."""
     return Section(
         title="Gateway",
         panels=(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def traffic() -> Section:
-    """Return what shows requests, by outcome and by where their time goes."""
+    """Return the row about requests, by outcome and by where their time goes."""
     return Section(
         title="Requests",
         panels=(
@@ -114,7 +114,7 @@ def _mean_of_request(counter: str) -> str:
 
 
 def batches() -> Section:
-    """Return what shows how requests wait and are batched."""
+    """Return the row about waiting and batching of requests."""
     return Section(
         title="Batches and queue",
         panels=(
@@ -188,7 +188,7 @@ def _rows_and_model_calls() -> Panel:
 
 
 def versions() -> Section:
-    """Return what shows which versions of the model answer."""
+    """Return the row about the versions of the model."""
     return Section(
         title="Model versions",
         panels=(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def shadow() -> Section:
-    """Return what shows the answers of a shadow next to the service's own."""
+    """Return the row that compares the answers of a shadow with the service's own."""
     return Section(title="Shadow", panels=(_answers(), _largest_difference(), _latency()))
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def gpus() -> Section:
-    """Return what shows its GPUs."""
+    """Return the row about its GPUs."""
     # Each MIG instance of a card has the power of the card.
     return Section(
         title="GPUs",
@@ -131,7 +131,7 @@ def _pcie() -> Panel:
 
 
 def pods() -> Section:
-    """Return what shows its pods."""
+    """Return the row about its pods."""
     return Section(
         title="Pods",
         panels=(

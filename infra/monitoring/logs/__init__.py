@@ -23,7 +23,8 @@ STEP_FIELD = "step"
 LEVEL_FIELD = "level"
 MESSAGE_FIELD = "_msg"
 TIME_FIELD = "_time"
-"""When the container's runtime took the line, in nanoseconds; what the container itself says stays in its own field."""
+"""Time at which the container's runtime took the line, in nanoseconds; what the container itself says stays in its own
+field."""
 
 CLAIM = "victoria-logs"
 """Name of the store's claim, and of its folder on the node of `make up`."""

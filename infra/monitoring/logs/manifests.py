@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LogArgs:
-    """What the objects of the logs derive from."""
+    """Arguments of the objects of the logs."""
 
     settings: LogSettings
     backing: Backing | None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from infra.storage import Backing
 
 URL = f"http://{VICTORIA_LOGS}.{NAMESPACE}.svc:{VICTORIA_LOGS_PORT}"
-"""Where the store answers inside the cluster."""
+"""The store's address inside the cluster."""
 _FOLDER = "/var/lib/victoria-logs"
 _USER = 65532
 _GIB = 1024**3

@@ -40,7 +40,7 @@ def _errors_of_a_service(limits: ServingThresholds) -> Alert:
 
 
 def _broken_route(limits: ServingThresholds) -> Alert:
-    """Return what no service's counters have: Envoy Gateway replaces a route that it cannot follow by a status."""
+    """Return the alert about routes that Envoy Gateway replaces by a status, which no service counts."""
     return Alert(
         name="GatewayRouteBroken",
         expr="sum(increase(envoy_http_rq_direct_response[5m])) + sum(increase(envoy_http_no_cluster[5m])) > 0",

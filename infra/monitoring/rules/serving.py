@@ -139,7 +139,7 @@ def _burn(limits: ServingThresholds) -> Sequence[Alert]:
 
 
 def _canceled(limits: ServingThresholds) -> Alert:
-    """Return what the objectives do not see: a client that gives up is neither an error nor a slow response."""
+    """Return the alert about clients that give up, which the objectives count neither as errors nor as slow."""
     return Alert(
         name="ServiceRequestsCanceled",
         expr=f"""
@@ -214,7 +214,7 @@ def _models(limits: ServingThresholds) -> Sequence[Alert]:
 
 
 def _shadows(limits: ServingThresholds) -> Sequence[Alert]:
-    """Return what only the owner of a shadow can see: clients get none of its answers."""
+    """Return the alerts for the owner of a shadow: clients get none of its answers."""
     return (
         Alert(
             name="ShadowAnswersDiffer",
