@@ -162,7 +162,7 @@ def _decoded(document: Value) -> Value:
 
 
 def listed(value: Value) -> list[Value]:
-    """Return what a policy gives as one value or as a list of them."""
+    """Return the values of a policy's field, which may be one value or a list."""
     return each(value) if isinstance(value, list | Unknown) else [] if value is None else [value]
 
 

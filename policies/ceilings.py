@@ -53,7 +53,7 @@ def _types(resource: Resource) -> list[Value]:
 
 
 def _unknown(resource: Resource) -> Unknown | None:
-    """Return what must be known before the size or the price of a resource is."""
+    """Return the inputs that must be known before the size or the price of a resource is."""
     return next((value for value in (most_nodes(resource), *_types(resource)) if isinstance(value, Unknown)), None)
 
 
@@ -80,7 +80,7 @@ def _only_spot(pool: Resource) -> bool:
 
 
 def cost_rows(resources: Sequence[Resource]) -> list[CostRow]:
-    """Return what nodes and control planes cost an hour at most; sizes must be known."""
+    """Return the maximum hourly cost of nodes and control planes; sizes must be known."""
     rows: list[CostRow] = []
     for resource in resources:
         if resource.type in {NODE_POOL, INSTANCE}:

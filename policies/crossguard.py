@@ -68,7 +68,7 @@ class _Once:
 
 
 def decode_once() -> None:
-    """Have the SDK decode a resource once, and not once for each policy.
+    """Make the SDK decode a resource once, not once per policy.
 
     Of a stack with CRDs, whose schemas are large, that took 9 s of CPU in each preview (pulumi-policy 1.21, `Analyze`
     and `AnalyzeStack` in policy.py).

@@ -52,7 +52,7 @@ def _default_deny(resources: Sequence[Resource], _: RuleConfig) -> Iterator[Stac
 
 
 def _closes(policy: Resource) -> bool | Unknown | None:
-    """Tell whether a policy closes all pods of its namespace or opens all of them to everybody; None if neither."""
+    """Return whether a policy closes all pods of its namespace or opens all of them to everybody; None if neither."""
     selector, types = read(policy.properties, "spec", "podSelector"), read(policy.properties, "spec", "policyTypes")
     for value in (selector, types, policy.namespace):
         if isinstance(value, Unknown):

@@ -53,7 +53,7 @@ class Resource:
 
     @property
     def identity(self) -> str:
-        """What an exemption names: `DaemonSet gpu-system/dcgm-exporter`, `Namespace gpu-system`, `NodePool a10`."""
+        """Its name in exemptions: `DaemonSet gpu-system/dcgm-exporter`, `Namespace gpu-system`, `NodePool a10`."""
         kind = self.kind or self.type.rpartition(":")[2]
         given = read(self.properties, "metadata", "namespace") if self.kind else None
         return f"{kind} {given}/{self.object_name}" if isinstance(given, str) else f"{kind} {self.object_name}"

@@ -12,7 +12,7 @@ BUILDKIT = {"DOCKER_BUILDKIT": "1"}
 
 
 def docker_builds() -> bool:
-    """Tell whether a docker daemon answers and its client has BuildKit, which some distributions package apart."""
+    """Return whether a docker daemon answers and its client has BuildKit, which some distributions package apart."""
     if not shutil.which("docker"):
         return False
     try:

@@ -79,7 +79,7 @@ def run(  # noqa: PLR0913 - each is one property of a process
 
 
 def end_with(parent: int) -> None:
-    """Have this process, which leads a session, and all that it starts killed when the one that started it ends.
+    """Let this process, which leads a session, and its children be killed when its parent ends.
 
     Args:
         parent: number of the process that started this one.

@@ -60,7 +60,7 @@ class DryRunConfig:
             raise ValueError(f"tensor_parallel={self.parallel.tensor_parallel}: {limit}. Fix: a divisor of that")
 
     def recipe(self) -> Recipe:
-        """How the model is built for the layout."""
+        """The recipe by which the model is built for the layout."""
         return Recipe(model=self.model, parallel=self.parallel, precision=self.precision, blocks=self.blocks)
 
 

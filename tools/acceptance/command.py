@@ -49,7 +49,7 @@ _LOOPBACK = ("127.", "localhost", "[::1]")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the command line says."""
+    """Options of the command line."""
 
     yes: bool = False
     """Go on without asking."""
@@ -194,7 +194,7 @@ def _go(site: Site, options: Options) -> int:
 
 
 def _is_over(journal: Journal, steps: Sequence[Step]) -> bool:
-    """Tell whether nothing is left to take away."""
+    """Return whether nothing is left to delete."""
     ended = [journal.entry(step.name) for step in steps if step.last]
     return all(entry is not None and entry.status in {"passed", "skipped"} for entry in ended)
 

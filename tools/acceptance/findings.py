@@ -17,7 +17,7 @@ class SkippedError(ExpectedError):
 
 
 class StepFailedError(ExpectedError):
-    """What a step is to show is not so; the message says what is instead."""
+    """A step did not show what it should; the message says what it found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Difference:
 
 @dataclass(kw_only=True)
 class Findings:
-    """What one step has recorded so far; a step that fails keeps what it recorded before."""
+    """The records of one step; a step that fails keeps what it recorded before."""
 
     evidence: list[Evidence] = field(default_factory=list[Evidence])
     figures: dict[str, str] = field(default_factory=dict[str, str])
@@ -66,7 +66,7 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """How a step ended."""
+    """The outcome of a step."""
 
     step: str
     status: Status

@@ -29,12 +29,12 @@ def remember(site: Site) -> None:
 
 
 def created(site: Site) -> dict[str, str]:
-    """Return what was created: ids by type and name."""
+    """Return the created resources: ids by type and name."""
     return {_label(urn): one["id"] for urn, one in site.journal.notes.get(_NOTE, {}).items()}
 
 
 def still_there(site: Site) -> dict[str, str]:
-    """Return what of it the account still lists, and is not about to go: ids with their state, by type and name.
+    """Return those that the account still lists and that are not being deleted: ids with their state, by type and name.
 
     Raises:
         CloudError: the account could not be asked.

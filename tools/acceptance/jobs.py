@@ -42,7 +42,7 @@ main(Path(__file__).parent)
 
 
 class Place(Protocol):
-    """What jobs need of the run that they belong to (`tools.acceptance.site.Site`)."""
+    """The parts that jobs need of the run that they belong to (`tools.acceptance.site.Site`)."""
 
     stack: str
     settings: Settings
@@ -69,7 +69,7 @@ class Place(Protocol):
         ...
 
     def wait(self, look: Callable[[], Found | None], what: str, seconds: float) -> Found:
-        """Return what `look` finds once it finds something."""
+        """Return the result of `look` once there is one."""
         ...
 
 
@@ -82,7 +82,7 @@ class Jobs:
         self._engine = SteadyEngine(pulumi=place.engine.pulumi, stack=place.stack, project=self._folder)
 
     def declare(self, requests: Sequence[Probe | Measurement]) -> Mapping[str, str]:
-        """Have these workloads and no others; returns the names of their jobs by the requests' names.
+        """Declare exactly these workloads; returns the names of their jobs by the requests' names.
 
         Raises:
             CommandError: the engine failed.
@@ -123,7 +123,7 @@ class Jobs:
         return self._place.kubectl.items("pods", self._place.settings.namespace, f"{JOB_NAME}={job}")
 
     def log(self, job: str) -> str:
-        """Return what a job's pods have printed, as far as it can be read."""
+        """Return the logs of a job's pods, as far as they can be read."""
         words = ("-n", self._place.settings.namespace, "-l", f"{JOB_NAME}={job}", "--tail=-1", "--prefix")
         try:
             return self._place.kubectl.run("logs", *words)

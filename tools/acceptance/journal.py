@@ -58,7 +58,7 @@ class Journal:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """What steps leave to later ones: JSON; `save` writes it."""
+        """Notes of steps for later ones: JSON; `save` writes it."""
         return self._content["notes"]
 
     @property
@@ -95,7 +95,7 @@ class Journal:
 
     @property
     def entries(self) -> list[Entry]:
-        """How the steps ended, in their order."""
+        """The outcomes of the steps, in their order."""
         return [_entry(one) for one in self._content["steps"]]
 
     def entry(self, step: str) -> Entry | None:

@@ -26,7 +26,7 @@ for machines, half an hour to take it away."""
 
 
 def statement(settings: AlicloudSettings, pools: Collection[str], prices: Prices) -> str:
-    """Return what a run is to cost, as Markdown.
+    """Return the estimated cost of a run, as Markdown.
 
     Args:
         settings: the environment's.

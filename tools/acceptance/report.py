@@ -23,7 +23,7 @@ _NOTHING = "Nothing."
 
 @dataclass(frozen=True, kw_only=True)
 class Heading:
-    """What a report says before its steps."""
+    """The beginning of a report, before its steps."""
 
     stack: str
     where: str

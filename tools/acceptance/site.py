@@ -40,7 +40,7 @@ _KUBECONFIG_MINUTES = 24 * 60
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long something is waited for, in seconds. Nobody has measured any of it: generous guesses."""
+    """Time limits in seconds. They are generous guesses, not measurements."""
 
     poll: float = 5.0
     node: float = 1200.0
@@ -121,7 +121,7 @@ class Site:
 
     @cached_property
     def jobs(self) -> Jobs:
-        """What the run has running on the platform."""
+        """The run's jobs on the platform."""
         # It brings the SDKs of the engine along, which no unit test of a step needs.
         from tools.acceptance.jobs import Jobs  # noqa: PLC0415
 
@@ -133,7 +133,7 @@ class Site:
         return [node for node in listed if node["spec"].get("providerID")]
 
     def wait(self, look: Callable[[], Found | None], what: str, seconds: float) -> Found:
-        """Return what `look` finds once it finds something.
+        """Return the result of `look` once there is one.
 
         Args:
             look: returns something true when it is there.
@@ -153,11 +153,11 @@ class Site:
 
 
 def is_simulated(node: Object) -> bool:
-    """Tell whether a node is none: the API double has kwok keep it alive, and no program ever runs there."""
+    """Return whether a node is simulated: the API double keeps it alive with kwok, and no program ever runs there."""
     return SIMULATED_TAINT.key in node["metadata"].get("annotations", {})
 
 
 def is_ready(node: Object) -> bool:
-    """Tell whether a node is Ready."""
+    """Return whether a node is Ready."""
     conditions: Sequence[Mapping[str, str]] = node.get("status", {}).get("conditions", [])
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

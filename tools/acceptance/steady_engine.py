@@ -82,7 +82,7 @@ class _Interruptions:
             signal.signal(kind, handler)
 
     def pass_on_to(self, process: subprocess.Popen[str]) -> None:
-        """Let a process have them from now on."""
+        """Pass them on to a process from now on."""
         self._process = process
         if self._came_early:
             process.send_signal(signal.SIGINT)

@@ -90,6 +90,6 @@ def to_data(request: Probe | Measurement) -> dict[str, Any]:
 
 
 def from_data(data: Mapping[str, Any]) -> Probe | Measurement:
-    """Return what `to_data` was given."""
+    """Return the request from the data of `to_data`."""
     kinds = {kind.__name__: kind for kind in (Probe, Measurement)}
     return kinds[data["kind"]](**{name: value for name, value in data.items() if name != "kind"})

@@ -17,7 +17,7 @@ _RECORD = "binary-layers.json"
 
 
 def binary_layer(layout: Layout, binary: Path, *, path: str, capability: int | None) -> Descriptor:
-    """Have the layer with `binary` at `path` in the layout; call under its lock.
+    """Ensure that the layout has the layer with `binary` at `path`; call under its lock.
 
     A binary counts as unchanged while its file is: the toolchain replaces files, it never writes into one.
     """

@@ -27,7 +27,7 @@ _USER = "65532:65532"
 
 
 def ensure_gateway_images(containerd_socket: Path, report: Progress, *, place: Mirror | None = None) -> None:
-    """Have both images in the node: upstream's where a registry answers, else built.
+    """Ensure that both images are in the node: upstream's where a registry answers, else built.
 
     Args:
         containerd_socket: the node's.

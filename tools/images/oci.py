@@ -40,7 +40,7 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True, kw_only=True)
 class Descriptor:
-    """What a blob is (`media_type`), which one (`digest`, "sha256:<hex>") and how long (`size`, bytes)."""
+    """A blob's type (`media_type`), digest (`digest`, "sha256:<hex>") and size (`size`, bytes)."""
 
     media_type: str
     digest: str
@@ -53,7 +53,7 @@ class Descriptor:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """How containers of an image start."""
+    """The start of an image's containers."""
 
     entrypoint: tuple[str, ...] = ()
     user: str = ""
@@ -119,7 +119,7 @@ class Layout:
         return self.blobs / digest.removeprefix("sha256:")
 
     def has(self, blob: Descriptor) -> bool:
-        """Tell whether the blob is here in its full length."""
+        """Return whether the blob is here in its full length."""
         path = self.path(blob.digest)
         return path.is_file() and path.stat().st_size == blob.size
 

@@ -100,7 +100,7 @@ def pulled_images(names: Iterable[str]) -> set[str]:
 
 
 def fetch_platform_images(names: Iterable[str], report: Progress, *, place: Mirror | None = None) -> set[str]:
-    """Have upstream's images in the cache where a registry answers; return the names of those that are there.
+    """Pull upstream's images into the cache where a registry answers; return the names of those that are there.
 
     A program that is here already is not asked for: its image is built at once.
 
@@ -123,7 +123,7 @@ def fetch_platform_images(names: Iterable[str], report: Progress, *, place: Mirr
 def ensure_platform_images(
     containerd_socket: Path, names: Iterable[str], report: Progress, *, place: Mirror | None = None
 ) -> dict[str, str]:
-    """Have the images of `names` (keys of PLATFORM_IMAGES) in the node; return their references there by name.
+    """Ensure that the images of `names` (keys of PLATFORM_IMAGES) are in the node; return their references by name.
 
     Args:
         containerd_socket: the node's.

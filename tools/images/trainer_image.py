@@ -37,7 +37,7 @@ KEPT_IMAGES = 3
 def ensure_trainer_images(
     containerd_socket: Path, names: Iterable[TrainerImage], report: Progress, *, variant: TrainerVariant = "cpu"
 ) -> dict[TrainerImage, str]:
-    """Have images of the present sources in the node, building those that are missing; return their references.
+    """Ensure that images of the present sources are in the node, building missing ones; return their references.
 
     Raises:
         tools.process.CommandError: a build step failed, or containerd refused an image.

@@ -93,7 +93,7 @@ class ApiClient:
         self.request("PATCH", f"{path}?{query}", manifest, content_type="application/apply-patch+yaml")
 
     def is_ready(self) -> bool:
-        """Tell whether the API server and its database serve requests."""
+        """Return whether the API server and its database serve requests."""
         try:
             return self.request("GET", "/readyz", timeout_seconds=_READY_SECONDS) == "ok"
         except (ApiUnreachableError, ApiError):

@@ -12,7 +12,7 @@ POD_CONTROLLERS = ("cpu", "cpuset", "memory", "pids", "hugetlb", "io")
 
 
 def is_unified(root: Path = CGROUP_ROOT) -> bool:
-    """Tell whether the machine has cgroup v2 only (one hierarchy for all controllers)."""
+    """Return whether the machine has cgroup v2 only (one hierarchy for all controllers)."""
     return (root / "cgroup.controllers").exists()
 
 

@@ -136,16 +136,16 @@ class LocalCluster:
         return self._created() is not None
 
     def _created(self) -> state.State | None:
-        """Return what is stored of the cluster; None before its control plane has been created."""
+        """Return the stored state of the cluster; None before its control plane has been created."""
         stored = state.load(self.layout.state_file)
         return stored if stored is not None and stored.control_plane is not None else None
 
     def preflight(self) -> list[preflight.Failure]:
-        """Return what this machine lacks for the cluster; changes nothing."""
+        """Return the requirements that this machine does not meet; changes nothing."""
         return preflight.check(self.layout, self._requirements)
 
     def up(self, report: Progress) -> None:
-        """Have the cluster run: makes it, starts it, or mends what of it does not work; keeps what it holds.
+        """Make the cluster run: create it, start it, or repair broken parts; its content is kept.
 
         Raises:
             PreflightError: this machine lacks something; nothing was changed.
@@ -163,7 +163,7 @@ class LocalCluster:
             self._bring_up(ensure(self._tools, report), report)
 
     def start_runtime(self, report: Progress) -> None:
-        """Have the node and its container runtime run, which need no tool: images can be loaded while tools are built.
+        """Start the node and its container runtime, which need no tool: images can be loaded while tools are built.
 
         Raises:
             StartError: the runtime did not come up.
@@ -219,7 +219,7 @@ class LocalCluster:
         return stored
 
     def _components(self, addresses: Network, binaries: Mapping[str, Path]) -> tuple[list[Component], list[Component]]:
-        """Return what must work first (etcd, API server, containerd), and what then works with it."""
+        """Return the components that must work first (etcd, API server, containerd), and those that need them."""
         first: list[Component] = []
         rest: list[Component] = []
         for component in control_plane.components(self.layout):
@@ -230,7 +230,7 @@ class LocalCluster:
         return first, rest
 
     def _configuration_digest(self, stored: state.State, binaries: Mapping[str, Path]) -> str:
-        """Return what changes whenever `up` would configure something of a running cluster in another way."""
+        """Return a digest that changes whenever `up` would configure a running cluster differently."""
         first, rest = self._components(stored.network, binaries)
         configuration = [
             control_plane.kwokctl_configuration(self.layout, stored.network, binaries),
@@ -332,5 +332,5 @@ class LocalCluster:
         cgroups.remove(self.layout.cgroup)
 
     def leftovers(self) -> list[str]:
-        """Return what of the cluster is on this machine, for people to read; empty after `down`."""
+        """Return the remains of the cluster on this machine, for people to read; empty after `down`."""
         return leftovers.leftovers(self.layout)

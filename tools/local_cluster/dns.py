@@ -174,7 +174,7 @@ def apply(api: ApiClient, layout: Layout, network: Network) -> None:
 
 
 def is_server_ready(api: ApiClient, since: float) -> bool:
-    """Tell whether CoreDNS is ready in a container that started since then (epoch seconds).
+    """Return whether CoreDNS is ready in a container that started since then (epoch seconds).
 
     A node that starts again finds its pods still recorded as ready, under addresses that others may get: the Service
     may answer once by such a record, and then not until the kubelet has corrected it.
@@ -193,7 +193,7 @@ def _started_at(status: dict[str, Any]) -> float:
 
 
 def is_answering(network: Network) -> bool:
-    """Tell whether the DNS Service, asked from this machine, knows the API server's Service."""
+    """Return whether the DNS Service, asked from this machine, knows the API server's Service."""
     return any(_knows_api_server(network) for _ in range(QUERY_ATTEMPTS))
 
 

@@ -119,7 +119,7 @@ class Layout:
 
     @property
     def state_file(self) -> Path:
-        """What must be remembered from one `up` to the next."""
+        """File with the state from one `up` to the next."""
         return self.folder / STATE_FILE
 
     @property
@@ -129,7 +129,7 @@ class Layout:
 
     @property
     def node_files(self) -> Path:
-        """What the node sees as its /var/lib (images, containers, pods' volumes) and /var/log."""
+        """Folder of the node's /var/lib (images, containers, pods' volumes) and /var/log."""
         return self.folder / "node"
 
     @property
@@ -139,7 +139,7 @@ class Layout:
 
     @property
     def kwok(self) -> Path:
-        """What kwokctl keeps: the control plane's certificates, configuration and etcd data."""
+        """Folder of kwokctl's files: the control plane's certificates, configuration and etcd data."""
         return self.folder / "kwok"
 
     @property

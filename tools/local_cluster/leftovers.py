@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def leftovers(layout: Layout) -> list[str]:
-    """Return what remains of a cluster, for people to read; empty after `down`.
+    """Return the remains of a cluster, for people to read; empty after `down`.
 
     Mounts, interfaces and packet filter rules inside the node cannot outlive its processes, which are looked for.
     """
@@ -33,7 +33,7 @@ def leftovers(layout: Layout) -> list[str]:
 
 
 def mounts_below(folder: Path) -> list[Path]:
-    """Return what is mounted on this machine at or below a folder (mountinfo(5), field 5)."""
+    """Return the mounts on this machine at or below a folder (mountinfo(5), field 5)."""
     lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     points = [Path(line.split()[4].encode().decode("unicode_escape")) for line in lines]
     return [point for point in points if point.is_relative_to(folder)]

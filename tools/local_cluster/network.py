@@ -28,7 +28,7 @@ class NoFreeNetworkError(ClusterError):
 
 
 def used_networks() -> list[IPv4Network]:
-    """Return what this machine has routes and addresses for, the default route excluded."""
+    """Return the networks that this machine has routes and addresses for, the default route excluded."""
     routes: list[dict[str, Any]] = json.loads(run(["ip", "-json", "-4", "route", "show", "table", "all"]) or "[]")
     return list(_destinations(routes))
 
@@ -94,7 +94,7 @@ def connect(node: Node, network: Network) -> None:
 
 
 def is_connected(node: Node, network: Network) -> bool:
-    """Tell whether the link joins this machine with the node that runs now, and carries the cluster's route.
+    """Return whether the link joins this machine with the node that runs now, and carries the cluster's route.
 
     The link of a node that has just ended stays for a moment, and so does its route.
     """
@@ -110,7 +110,7 @@ def is_connected(node: Node, network: Network) -> bool:
 
 
 def exists(layout: Layout) -> bool:
-    """Tell whether this machine's end of the link is there."""
+    """Return whether this machine's end of the link is there."""
     try:
         run(["ip", "link", "show", "dev", layout.interface])
     except CommandError:

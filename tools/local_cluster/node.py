@@ -83,7 +83,7 @@ class Node:
         return self._known[0] if self._known else None
 
     def started(self) -> list[Process]:
-        """Return what was started in the node and belongs to its first process: the components, not their children."""
+        """Return the children of the node's first process: the components, not their own children."""
         init = self.init()
         return children_of(init.pid) if init else []
 
@@ -95,7 +95,7 @@ class Node:
                 return False
 
     def is_booted(self, init: Process) -> bool:
-        """Tell whether the node has made its mounts and network."""
+        """Return whether the node has created its mounts and network."""
         return Path(f"{PROC}/{init.pid}/root{node_init.READY_FILE}").exists()
 
     def boot(self) -> Process:

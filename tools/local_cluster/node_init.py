@@ -33,7 +33,7 @@ READY_FILE = "/run/athanor-node-ready"
 
 
 class NodeConfig(TypedDict):
-    """What `node.json` holds."""
+    """The content of `node.json`."""
 
     hostname: str
     replaced_folders: dict[str, str]

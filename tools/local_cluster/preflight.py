@@ -70,7 +70,7 @@ class Requirements:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What was found on the machine; an empty error means that it worked."""
+    """Facts about the machine; an empty error means that a check worked."""
 
     is_root: bool
     free_disk_bytes: int
@@ -210,7 +210,7 @@ def gather(layout: Layout) -> Facts:
 
 
 def check(layout: Layout, requirements: Requirements) -> list[Failure]:
-    """Return what this machine lacks for the cluster; changes nothing."""
+    """Return the requirements that this machine does not meet; changes nothing."""
     return failures(gather(layout), requirements)
 
 

@@ -76,7 +76,7 @@ def await_condition(what: str, condition: Callable[[], bool], *, timeout_seconds
 
 
 def is_node_ready(api: ApiClient, name: str, since: float) -> bool:
-    """Tell whether the node is Ready by the word of the kubelet that started then (epoch seconds), not an older one."""
+    """Return whether the node is Ready according to the kubelet that started then (epoch seconds), not an older one."""
     try:
         conditions = api.get(f"/api/v1/nodes/{name}")["status"].get("conditions", [])
     except (ApiUnreachableError, ApiError):

@@ -94,7 +94,7 @@ class Background:
         self._reader.join()
 
     def is_ready(self, group: str) -> bool:
-        """Tell whether the programs of a group are there."""
+        """Return whether the programs of a group are there."""
         with self._changed:
             return group in self._ready
 

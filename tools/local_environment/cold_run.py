@@ -55,7 +55,7 @@ for _ in range(6):
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How much longer than the reference machine this one takes."""
+    """The time that this machine takes, as a multiple of the reference machine's."""
 
     alone: float
     """Factor for work that keeps one core busy."""
@@ -72,7 +72,7 @@ class Scale:
 
 
 def measure() -> Scale:
-    """Have every core do the probe at the same time; takes one to two seconds."""
+    """Run the probe on every core at the same time; takes one to two seconds."""
     cores = len(os.sched_getaffinity(0))
     begin = time.monotonic()
     command = [sys.executable, "-I", "-S", "-c", _PROBE]
@@ -83,7 +83,7 @@ def measure() -> Scale:
 
 
 class Forecast:
-    """What to expect of a run that has to get programs first, corrected while they are got."""
+    """The forecast of a run that has to build programs first, corrected while they are built."""
 
     def __init__(self, outlook: TimeLeft, expected: Mapping[str, float]) -> None:
         """Expect from now on the programs of groups, one after the other, within these seconds."""

@@ -43,7 +43,7 @@ def namespaces(settings: Settings) -> Sequence[str]:
 
 
 def address_rows(settings: Settings, kubectl: Kubectl) -> list[list[str]]:
-    """Return what each page shows, and its address or, on another cluster, the command that forwards it."""
+    """Return the subject of each page, and its address or, on another cluster, the command that forwards it."""
     pages = _pages(settings)
     if not settings.runs_on_own_local_cluster:
         return [

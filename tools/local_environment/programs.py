@@ -35,7 +35,7 @@ class Programs:
     """Programs that only run in pods: each goes into an image of its own, unless upstream's is available."""
 
     def are_present(self) -> bool:
-        """Tell whether nothing has to be downloaded or built."""
+        """Return whether nothing has to be downloaded or built."""
         needed = {*self.on_machine, *self.in_images} - pulled_images(self.in_images)
         return all(is_present(name) for name in needed)
 
@@ -54,7 +54,7 @@ def programs(settings: Settings, group: str) -> Programs:
 
 
 def get(settings: Settings, groups: Sequence[str], report: Progress) -> None:
-    """Have the programs of these groups, and with the first one what the Pulumi program reads of their modules.
+    """Get the programs of these groups, and with the first group the files of modules that the Pulumi program reads.
 
     Raises:
         ToolchainError: one is not available from any source.

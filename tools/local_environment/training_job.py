@@ -32,7 +32,7 @@ class TrainingError(ExpectedError):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFile:
-    """What the manifest says of one file of a model: the model's own, or a compressed variant's."""
+    """The manifest's entry for one file of a model: the model's own, or a compressed variant's."""
 
     accuracy: float
     """Share of the held-out images that it got right, 0..1."""
@@ -46,7 +46,7 @@ class ModelFile:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedModel:
-    """What the manifest of an exported model says."""
+    """The manifest of an exported model."""
 
     version: str
     torch_version: str

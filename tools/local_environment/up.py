@@ -80,7 +80,7 @@ def _steps(settings: Settings, missing: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Result:
-    """What a run ends with: the model, what it says, and where it is asked."""
+    """The result of a run: the model, its predictions, and its address."""
 
     model: training_job.ExportedModel
     predictions: Sequence[model_service.Prediction]
@@ -108,7 +108,7 @@ class _Run:
         return stack.local_kubectl(self.settings, self.report)
 
     def up(self) -> None:
-        """Do all of it."""
+        """Run all steps."""
         if self.settings.runs_on_own_local_cluster:
             self._prepare_machine()
         with self.report.step("tools"):
@@ -155,7 +155,7 @@ class _Run:
                 self._ensure_trainer_images()
 
     def _start_cluster(self, engine: Engine, *, with_monitoring: bool) -> bool:
-        """Have the cluster run, with all images and folders; return whether it is new."""
+        """Start the cluster, with all images and folders; return whether it is new."""
         with self.report.step("local cluster"):
             remove_half_made(self.cluster, engine, self.report)
             is_new = not self.cluster.is_created

@@ -27,7 +27,7 @@ _POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a job asks for."""
+    """The source that a job requests."""
 
     repository: str
     kind: str
@@ -122,7 +122,7 @@ class Choice:
             self.kubectl.run("create", "configmap", name, "-n", self.namespace, f"--from-literal={COMMIT_KEY}={commit}")
 
     def belongs_to(self, job: Object) -> None:
-        """Have it go with the run that it was made for."""
+        """Tie it to the run that it was created for."""
         kind = {key: job[key] for key in ("apiVersion", "kind")}
         owner = {**kind, "name": name_of(job), "uid": job["metadata"]["uid"]}
         patch = json.dumps({"metadata": {"ownerReferences": [owner]}})

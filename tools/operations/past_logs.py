@@ -30,7 +30,7 @@ _SMALLEST = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What the store has of a job that ran once."""
+    """One run of a job in the store."""
 
     name: str
     """The job's name in the cluster."""

@@ -26,7 +26,7 @@ def asked(kubectl: Kubectl) -> Asked:
 
 
 def read(kubectl: Kubectl, namespace: str) -> Snapshot:
-    """Return what the cluster says now, as far as this user may read it.
+    """Return the present state of the cluster, as far as this user may read it.
 
     Raises:
         CommandError: the cluster could not be asked.
@@ -35,12 +35,12 @@ def read(kubectl: Kubectl, namespace: str) -> Snapshot:
 
 
 def read_for_status(kubectl: Kubectl, namespace: str) -> Snapshot:
-    """Return what the tables of `make status` need; otherwise as `read`."""
+    """Return the state for the tables of `make status`; otherwise as `read`."""
     return read_status_from(asked(kubectl), namespace)
 
 
 def last_lines(kubectl: Kubectl, namespace: str, log: LogReference) -> list[str]:
-    """Return what a container said last of why it ended, for people; nothing where its log is gone with the pod."""
+    """Return a container's last lines about its end, for people; nothing where its log was deleted with the pod."""
     words = ["logs", log.pod, "-n", namespace, "-c", log.container, f"--tail={_TAIL_LINES}"]
     try:
         said = kubectl.run(*words, *(["--previous"] if log.previous else []))

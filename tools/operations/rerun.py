@@ -36,7 +36,7 @@ _JOB = "kubernetes:batch.volcano.sh/v1alpha1:Job"
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for."""
+    """The requested rerun."""
 
     job: str
     """Its name in the program, or in the cluster."""
@@ -53,7 +53,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Rerun:
-    """What runs now."""
+    """The rerun that was started."""
 
     name: str
     """Name of the object."""

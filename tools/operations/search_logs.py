@@ -25,7 +25,7 @@ MOST_LINES = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """What to search for."""
+    """The query of a search."""
 
     query: str
     """Query in LogsQL."""

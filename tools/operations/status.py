@@ -22,7 +22,7 @@ _COLOURS = {READY: "green", NOT_READY: "yellow"}
 
 
 def status_tables(snapshot: Snapshot, now: datetime, platform_namespaces: Sequence[str] = ()) -> list[Table]:
-    """Return what runs where: jobs, services, pods, GPUs by queue and by node; arguments as `status`."""
+    """Return the tables of the status: jobs, services, pods, GPUs by queue and by node; arguments as `status`."""
     return [
         table(part.title, part.headings, _cells(part), part.caption or None)
         for part in status(snapshot, now, platform_namespaces)

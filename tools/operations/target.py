@@ -27,7 +27,7 @@ _USERS_KUBECONFIG = "~/.kube/config"
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """What the command line says about where to look; None: not said."""
+    """Options of the command line about the cluster and namespace; None: not given."""
 
     stack: str | None = None
     kubeconfig: str | None = None

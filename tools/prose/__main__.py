@@ -71,7 +71,7 @@ def _is_excused(rule: Rule, before: str) -> bool:
 
 
 def findings(path: Path) -> list[Finding]:
-    """Return what to reword in a Markdown or a Python file."""
+    """Return the findings in a Markdown or a Python file."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         return phrases(markdown_prose(text))

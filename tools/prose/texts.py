@@ -103,7 +103,7 @@ def _line_starts(text: str) -> list[int]:
 
 
 def _between(source: str) -> str:
-    """Return what separates two pieces of prose: white space alone if strings or comments follow each other."""
+    """Return the separator of two pieces of prose: white space alone if strings or comments follow each other."""
     breaks = "\n" * source.count("\n")
     return f"{CODE}{breaks}{CODE}" if source.strip() else f" {breaks} "
 

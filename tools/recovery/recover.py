@@ -46,7 +46,7 @@ _CHOOSE = "delete the unused one in the console, then run the recovery again"
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of one undecided operation."""
+    """The outcome of one undecided operation."""
 
     pending: Pending
     resource_id: str | None = None

@@ -37,7 +37,7 @@ class Pending:
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        """What the program asked for."""
+        """Inputs of the program."""
         return self.resource.get("inputs") or {}
 
     @property
@@ -47,7 +47,7 @@ class Pending:
 
 
 def pending(state: Deployment) -> list[Pending]:
-    """Return what is undecided in an exported state; an operation that was tried twice counts once."""
+    """Return the undecided operations of an exported state; an operation that was tried twice counts once."""
     operations = cast("list[dict[str, Any]]", state["deployment"].get("pending_operations") or [])
     attempts = [Pending(operation=one["type"], resource=one["resource"]) for one in operations]
     return list({(one.urn, one.operation): one for one in attempts}.values())

@@ -55,7 +55,7 @@ def bill_text(bill: Bill, source_date: dt.datetime | None = None) -> str:
 
 
 def first_problem(text: str) -> str | None:
-    """Return what is wrong with the text of a CycloneDX file by the format's strict JSON Schema; None if nothing is."""
+    """Return the first fault of a CycloneDX file by the format's strict JSON Schema; None if there is none."""
     problem = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     return None if problem is None else str(problem)
 

@@ -27,7 +27,7 @@ class _Replacement(NamedTuple):
 
 
 def graph_bill(graph: Path) -> Bill:
-    """Return what the programs of a module graph are compiled from: every module that its go.mod requires.
+    """Return the bill of a module graph's programs: every module that its go.mod requires.
 
     That is an upper bound: no program imports packages of all of them.
 

@@ -31,7 +31,7 @@ class Package:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What a bill of materials is of."""
+    """The subject of a bill of materials."""
 
     kind: Literal["container", "application"]
     name: str

@@ -47,7 +47,7 @@ def engine_defaults() -> dict[str, str]:
 
 
 def engine_path(pulumi: Path) -> list[str]:
-    """Return what PATH must start with.
+    """Return the beginning of PATH for the engine.
 
     First this virtual environment, because the Python language host takes the first `python` it finds; then the
     engine's folder, because the engine looks there for its language host.

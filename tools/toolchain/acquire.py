@@ -83,7 +83,7 @@ def provide(names: Iterable[str], report: Progress | None = None) -> dict[str, P
 
 
 def _wants_engine_with_clouds(engine: Provided) -> bool:
-    """Tell whether the engine is our build, and would not do: the vendor's, and one of the machine's own, always do."""
+    """Return whether clouds are needed and this is our build without them; other builds always have them."""
     if engine.origin == "path" or not store.is_built_here(engine.tool):
         return False
     whole = TOOLS[ENGINE_WITH_CLOUDS]
@@ -103,7 +103,7 @@ def discard_sources(report: Progress | None) -> None:
 
 
 def is_present(program: str) -> bool:
-    """Tell whether a program is here already, so that nothing need be downloaded or built for it."""
+    """Return whether a program is here already, so that nothing need be downloaded or built for it."""
     return _present(tool_of(program), allowed_sources()) is not None
 
 

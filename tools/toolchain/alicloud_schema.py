@@ -23,7 +23,7 @@ def write_empty_schema(sources: Path) -> None:
 
 
 def write_schema(generator: Path, sources: Path) -> None:
-    """Have the generator write the schema into `sources`, a copy of the graph's folder.
+    """Make the generator write the schema into `sources`, a copy of the graph's folder.
 
     Raises:
         ToolchainError: the mapping names what the upstream provider does not have.

@@ -25,7 +25,7 @@ _GATEWAY_API_MODULE = "sigs.k8s.io/gateway-api"
 
 
 def upstream_manifests(report: Progress | None = None, *, gateway: bool) -> None:
-    """Have them in the cache, where the program that declares them looks.
+    """Copy them to the cache, where the program that declares them reads them.
 
     Args:
         report: shows what is waited for.

@@ -36,7 +36,7 @@ def install_folder(tool: Tool) -> Path:
 
 
 def is_installed(tool: Tool, recipe: str) -> bool:
-    """Tell whether the tool is there whole, and if we built it, whether from `recipe`."""
+    """Return whether the tool is there whole, and if we built it, whether from `recipe`."""
     folder = install_folder(tool)
     if not all(os.access(folder / program, os.X_OK) for program in tool.programs):
         return False
@@ -45,7 +45,7 @@ def is_installed(tool: Tool, recipe: str) -> bool:
 
 
 def is_built_here(tool: Tool) -> bool:
-    """Tell whether an installed tool was built from modules, not downloaded from its vendor."""
+    """Return whether an installed tool was built from modules, not downloaded from its vendor."""
     return (install_folder(tool) / _RECIPE_FILE).is_file()
 
 

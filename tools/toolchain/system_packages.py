@@ -46,7 +46,7 @@ class SystemPackage:
     """Returns whether something else on this machine does its work, so that it need not be there."""
 
     def is_missing(self) -> bool:
-        """Tell whether none of `any_of` is on this machine, nor what replaces them."""
+        """Return whether none of `any_of` is on this machine, nor what replaces them."""
         if any(_is_there(program) for program in self.any_of):
             return False
         return self.is_replaced is None or not self.is_replaced()

@@ -65,7 +65,7 @@ class Vendor:
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """What is installed as one: usually a program, sometimes a program and what has to be next to it."""
+    """A unit of installation: usually a program, sometimes a program and what has to be next to it."""
 
     name: str
     version: Version

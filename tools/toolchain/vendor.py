@@ -63,7 +63,7 @@ class Vendors:
         return extract_programs(file, tool.programs, folder) if url.endswith((".tgz", ".tar.gz")) else {tool.name: file}
 
     def install_plugin(self, tool: Tool, pulumi: Path, pulumi_home: Path) -> None:
-        """Have the engine install a resource plugin, which it does atomically.
+        """Make the engine install a resource plugin, which it does atomically.
 
         Raises:
             VendorError: the plugin server does not answer, or the engine failed.

@@ -36,7 +36,7 @@ class Fit(Enum):
     """It goes into a container image from scratch, so it has to be the static one that we know."""
 
     def accepts(self, present: Version, pinned: Version) -> bool:
-        """Tell whether `present` does instead of `pinned`."""
+        """Return whether `present` is accepted in place of `pinned`."""
         same_major = present.major == pinned.major
         match self:
             case Fit.SAME_MINOR:

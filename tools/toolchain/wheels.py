@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def ensure_wheel(requirement: Path, folder: Path, fix: str) -> None:
-    """Have what a file pins in `folder`, whole or not at all.
+    """Install what a file pins into `folder`, whole or not at all.
 
     Raises:
         ToolchainError: it is not available; the message says `fix`.

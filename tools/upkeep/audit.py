@@ -44,7 +44,7 @@ class NotAuditedError(ExpectedError):
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """What the database says about the packages of one file."""
+    """The database's answer about the packages of one file."""
 
     packages: int
     vulnerabilities: tuple[str, ...]
@@ -74,7 +74,7 @@ def main(words: list[str], command: Sequence[str] = _PIP_AUDIT) -> int:
 
 
 def ask(file: Path, service: str, command: Sequence[str] = _PIP_AUDIT) -> Audit:
-    """Return what a database knows about the packages of a file of pins.
+    """Return a database's vulnerabilities of the packages in a file of pins.
 
     Args:
         file: with exact pins and their hashes.

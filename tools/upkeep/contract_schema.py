@@ -49,7 +49,7 @@ def contract_schema() -> Schema:
 
 
 def broken_promises(released: Schema, current: Schema, place: str = "contract") -> list[str]:
-    """Return what a reader of the released contract may rely on that the current one changes, as sentences.
+    """Return the breaking changes of the current contract against the released one, as sentences.
 
     An added output does not need a new version. A changed description is reported, too: it may say something else.
     """

@@ -24,7 +24,7 @@ _RETRY_SECONDS = b"5"
 
 
 def hold_app(services: Services) -> App:
-    """Return what answers proxies: 200 to forward the request; its other answers are what the client gets."""
+    """Return the application that answers proxies: 200 to forward the request; other answers go to the client."""
 
     async def app(scope: Scope, _receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -50,7 +50,7 @@ async def _hold(services: Services, name: str, send: Send) -> None:
 
 
 def metrics_app(metrics: ActivatorMetrics) -> App:
-    """Return what answers scrapes."""
+    """Return the application that answers scrapes."""
 
     async def app(scope: Scope, _receive: Receive, send: Send) -> None:
         if scope["path"] == "/metrics":

@@ -59,7 +59,7 @@ class Deployments:
         return [seen for item in present.items if (seen := self._seen(item)) is not None]
 
     async def scale(self, loop: asyncio.AbstractEventLoop, name: str, replicas: int) -> None:
-        """Have so many pods.
+        """Scale to this many pods.
 
         Raises:
             ApiError: the server did not answer, or refused.

@@ -34,7 +34,7 @@ class NotStartedError(Exception):
 
 
 class ApiOfDeployments(Protocol):
-    """What is asked of the API server; see `Deployments`."""
+    """Requests to the API server; see `Deployments`."""
 
     async def all(self, loop: asyncio.AbstractEventLoop) -> list[Seen]: ...  # noqa: D102
     async def scale(self, loop: asyncio.AbstractEventLoop, name: str, replicas: int) -> None: ...  # noqa: D102
@@ -42,7 +42,7 @@ class ApiOfDeployments(Protocol):
 
 @dataclass(slots=True)
 class _Service:
-    """What is known of one."""
+    """The state of one service."""
 
     seen: Seen
     asked: float
@@ -175,7 +175,7 @@ class Services:
             self._start(name, service)
 
     def _start(self, name: str, service: _Service) -> None:
-        """Have a pod, unless that is under way."""
+        """Start a pod, unless one is starting already."""
         self._look_now.set()
         if service.starting is None and service.seen.replicas == 0:
             service.starting = self._loop.create_task(self._scale_up(name, service))

@@ -67,7 +67,7 @@ def write_json_atomically(path: Path, document: dict[str, Any]) -> None:
 
 
 def fix_of(error: OSError) -> str:
-    """Return what helps against a failed write, by its error number; a message has it after "Fix: "."""
+    """Return the fix for a failed write, by its error number; a message has it after "Fix: "."""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             return "more space on that volume, or delete files there that you no longer need"

@@ -88,7 +88,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Return what is known of a record in addition to its message."""
+    """Return the fields of a record in addition to its message."""
     job, rank = os.environ.get(_JOB_VARIABLE), os.environ.get(_RANK_VARIABLE, "")
     of_environment = {**({"job": job} if job else {}), **({"rank": int(rank)} if rank.isdecimal() else {})}
     return {**of_environment, **_known, **getattr(record, FIELDS_ATTRIBUTE, {})}

@@ -44,7 +44,7 @@ class HardwareCheckConfig:
 
 
 def check(config: HardwareCheckConfig, site: Site) -> list[Result]:
-    """Do the steps, and write the report after each of them: what was measured is not lost with the machine.
+    """Run the steps, and write the report after each of them: measurements are not lost with the machine.
 
     Raises:
         SettingsError: there is no step of a given name.

@@ -38,7 +38,7 @@ _TRAINER = "Trainer"
 
 
 class Observed:
-    """What is seen of the rank of this process."""
+    """Observations of the rank of this process."""
 
     def __init__(self) -> None:
         self.device = "none"

@@ -29,7 +29,7 @@ class StepError(Exception):
 
 
 class Process(Protocol):
-    """What a check needs of `subprocess.Popen`."""
+    """The part of `subprocess.Popen` that a check needs."""
 
     def poll(self) -> int | None:
         """Return the exit status if it has ended."""
@@ -46,7 +46,7 @@ class Process(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large everything is."""
+    """The sizes of a check's models and data."""
 
     gpt_sizes: tuple[str, ...]
     gpt_batch: int
@@ -118,7 +118,7 @@ class Running:
     statuses: list[int] = field(default_factory=list[int])
 
     def said(self, rank: int = 0) -> str:
-        """Return what a rank has printed so far."""
+        """Return the output of a rank so far."""
         return self.outputs[rank].read_text(encoding="utf-8", errors="replace")
 
     def last_lines(self, rank: int = 0) -> str:
@@ -149,7 +149,7 @@ class Training:
 
     @property
     def observed(self) -> dict[str, Any]:
-        """What `observed_training` saw of rank 0."""
+        """The observations of rank 0 by `observed_training`."""
         return json.loads((self.folder / "observed-0.json").read_text(encoding="utf-8"))
 
 
@@ -178,7 +178,7 @@ class Site:
         self._running: list[Running] = []
 
     def allow(self, seconds: float) -> None:
-        """Let what begins now take so long."""
+        """Set the time limit of the activity that begins now."""
         self._until = time.monotonic() + seconds
 
     @property

@@ -35,7 +35,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How a step ended."""
+    """The outcome of a step."""
 
     name: str
     title: str
@@ -72,7 +72,7 @@ def all_steps(sizes: Sequence[str]) -> list[Step]:
 
 
 def results(steps: Sequence[Step], site: Site, *, seconds: float) -> Iterator[Result]:
-    """Do the steps, as many as there is time for, and yield how each ended."""
+    """Run as many steps as there is time for, and yield the outcome of each."""
     end = time.monotonic() + seconds
     for step in steps:
         left = end - time.monotonic()

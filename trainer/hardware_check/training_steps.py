@@ -220,7 +220,7 @@ def _stopped(site: Site, options: tuple[str, ...]) -> float:
 
 
 def gpt_options(site: Site, size: str, *, saves: bool = False) -> tuple[str, ...]:
-    """Return what makes a run of the trainer one of a language model; without checkpoints unless it `saves`."""
+    """Return the options of the trainer for a language model; without checkpoints unless it `saves`."""
     data = inputs.tokens(site.folder / "tokens", vocabulary=_VOCABULARY, count=_TOKENS if site.gpus else 1 << 14)
     batch = str(site.gpt_batch)
     model = ("--dataset", "tokens", "--data_dir", str(data), "--model", "gpt", "--size", size, "--batch_size", batch)

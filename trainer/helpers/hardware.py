@@ -43,7 +43,7 @@ class HardwareConfig:
 
 
 def hardware(busy_seconds: float = 0.0) -> dict[str, Any]:
-    """Return what this process sees of its machine.
+    """Return this process's view of its machine.
 
     Args:
         busy_seconds: how long each GPU multiplies matrices, for a figure and for the person who watches it.

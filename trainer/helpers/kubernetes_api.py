@@ -54,7 +54,7 @@ class ApiAddress:
 
     @classmethod
     def in_cluster(cls) -> ApiAddress:
-        """Return what Kubernetes passes to every pod whose service account's token is mounted.
+        """Return the access that Kubernetes passes to every pod whose service account's token is mounted.
 
         Raises:
             ApiError: this is not such a pod.

@@ -41,7 +41,7 @@ def parse(arguments: Sequence[str] | None = None) -> CertificateConfig:
 
 
 def publish_certificate(api: KubernetesApi, certificate: bytes, api_services: Sequence[str]) -> None:
-    """Have the cluster's API server trust a certificate for these APIServices, and no other one.
+    """Make the cluster's API server trust a certificate for these APIServices, and no other one.
 
     Raises:
         ApiError: the server did not answer, or did not accept it.

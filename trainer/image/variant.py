@@ -82,7 +82,7 @@ def write_stand_ins(site_packages: Path) -> list[Path]:
 
 
 def _references_by_library(libraries: list[Library]) -> dict[str, set[Reference]]:
-    """Return what the libraries take from each of NVIDIA's libraries that they are linked against."""
+    """Return the symbols that the libraries take from each of NVIDIA's libraries that they are linked against."""
     taken: dict[str, set[Reference]] = defaultdict(set)
     for reference in set[Reference]().union(*(library.references for library in libraries)):
         taken[reference.soname or _owner(reference.name)].add(reference)

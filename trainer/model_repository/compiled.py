@@ -49,7 +49,7 @@ def save(model: nn.Module, path: Path, examples: Sequence[Sequence[Tensor]], *, 
 
 
 def is_package(path: Path) -> bool:
-    """Tell a compiled package from a program that torch.export wrote; their files have the same suffix."""
+    """Return whether a file is a compiled package, not a program of torch.export, which has the same suffix."""
     try:
         with zipfile.ZipFile(path) as archive:
             return any(_CODE_FOLDER in name for name in archive.namelist())

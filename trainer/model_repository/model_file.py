@@ -51,7 +51,7 @@ class Program:
 
 
 def is_exported(path: Path) -> bool:
-    """Tell whether a file is a program of torch.export, which takes torch's compiler to load."""
+    """Return whether a file is a program of torch.export, which takes torch's compiler to load."""
     return path.suffix == TORCH_EXPORT_SUFFIX and not compiled.is_package(path)
 
 

@@ -32,5 +32,5 @@ def full_name(path: Path) -> str:
 
 
 def is_text(value: object) -> bool:
-    """Tell whether a value is a list of text, as TorchScript's `List[str]` is in Python."""
+    """Return whether a value is a list of text, as TorchScript's `List[str]` is in Python."""
     return isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value))

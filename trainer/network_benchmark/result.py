@@ -48,7 +48,7 @@ class Result:
 
     @property
     def setting(self) -> tuple[Any, ...]:
-        """What must be equal for two networks to be compared."""
+        """The settings that must be equal for two networks to be compared."""
         return (
             *(self.world_size, self.ranks_per_pod, self.backend, self.device),
             *(self.image_batch_size, self.image_width),

@@ -28,7 +28,7 @@ class Agreed:
     loss: float
     """Mean over the counted targets of the batch; 0 without any."""
     counted: float
-    """These targets, as often as there are ranks that compute a loss of them together."""
+    """Targets, counted once for each rank that computes a loss of them together."""
     bad_ranks: int
     """Ranks whose loss is not finite."""
     stopping_ranks: int

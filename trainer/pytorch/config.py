@@ -162,7 +162,7 @@ class TrainConfig:
         return messages
 
     def recipe(self) -> Recipe:
-        """How the model is built for a layout."""
+        """The recipe by which the model is built for a layout."""
         return Recipe(
             model=self.model,
             parallel=self.parallel,
@@ -172,7 +172,7 @@ class TrainConfig:
         )
 
     def reported_run(self) -> ReportedRun:
-        """What the reports of this run say of it."""
+        """The run as its reports describe it."""
         return ReportedRun(
             name=self.run_name,
             logs=self.folders.logs,
@@ -182,7 +182,7 @@ class TrainConfig:
         )
 
     def settings(self) -> dict[str, Any]:
-        """Return what decides the course of the loss, as JSON values: a resumed run must have the same.
+        """Return the settings that decide the course of the loss, as JSON values: a resumed run must have the same.
 
         Degrees of parallelism and kernels change it by rounding errors alone, so a run may resume with others.
         """

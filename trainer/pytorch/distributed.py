@@ -189,7 +189,7 @@ class Distributed:
         self._guard.raise_if_cut()
 
     def lost(self, error: Exception) -> PeersLostError | None:
-        """Return what an error means if the ranks are cut off from each other; None for any other error.
+        """Return the meaning of an error that says that ranks lost their connection; None for any other error.
 
         The stacks and the last collectives are written first, for gloo ends a wait before the guard would and the
         process ends with it; to the log only if the other rank may hang.

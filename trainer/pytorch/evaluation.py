@@ -75,7 +75,7 @@ def mean_score(  # noqa: PLR0913  the caller's five, and how
 
 
 def sums_of(task: Task) -> Tensor:
-    """Return what a rank begins to add up `with_count` in: float64 [figures + 1] on the CPU, exact up to 2^53."""
+    """Return the initial value for sums of `with_count`: float64 [figures + 1] on the CPU, exact up to 2^53."""
     return torch.zeros(len(task.figures) + 1, dtype=torch.float64)
 
 

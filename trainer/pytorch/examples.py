@@ -27,7 +27,7 @@ _FORM = "a dict of tensors by the names of forward's arguments, or a list of suc
 
 @dataclass(frozen=True, kw_only=True)
 class Interface:
-    """What a network takes and returns, in the order of its arguments and results."""
+    """The inputs and outputs of a network, in the order of its arguments and results."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]

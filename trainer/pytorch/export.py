@@ -50,7 +50,7 @@ def find_version(repository: Path, model_name: str, origin: dict[str, Any]) -> i
 
 
 def origin(trained: TrainedModel, compression: CompressionConfig = NO_VARIANTS) -> dict[str, Any]:
-    """Return what makes a version the same as another, as JSON values.
+    """Return the origin of a version, by which equal ones are recognised, as JSON values.
 
     That is the run and its step or the files, how clients call it, and how it is compressed.
     """
@@ -112,7 +112,7 @@ def publish(
 
 
 def _is_whole(folder: Path, manifest: dict[str, Any]) -> bool:
-    """Tell whether the files of a version are those that were published."""
+    """Return whether the files of a version are those that were published."""
     try:
         entries = [manifest, *manifest.get("variants", {}).values()]
         return all(sha256_of(folder / entry["model_file"]) == entry["sha256"] for entry in entries)

@@ -48,7 +48,7 @@ def has_tf32(gpu: torch.device) -> bool:
 
 
 def _missing(precision: Literal["high", "medium"], device: torch.device) -> str | None:
-    """Return what the device lacks for it; None if it has all."""
+    """Return the requirement that the device does not meet; None if it meets all."""
     if device.type == "cuda":
         if has_tf32(device):
             return None

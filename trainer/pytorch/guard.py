@@ -63,7 +63,7 @@ class PeersLostError(RuntimeError):
 
 
 def lost_connection(error: Exception) -> PeersLostError | None:
-    """Return what an error of gloo about a connection means; None for any other error."""
+    """Return the meaning of an error of gloo about a connection; None for any other error."""
     of_gloo = _GLOO_ERROR.search(str(error)) if isinstance(error, RuntimeError) else None
     if of_gloo is None:
         return None
@@ -74,7 +74,7 @@ def lost_connection(error: Exception) -> PeersLostError | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Limit:
-    """What the main thread does, and how long it may."""
+    """The activity of the main thread, and its time limit."""
 
     what: str
     seconds: float
@@ -113,7 +113,7 @@ class Guard:
         self._stop, self._peers = stop, peers
 
     def allow(self, what: str, seconds: float, *, ends_with_step: bool = False) -> None:
-        """Let what begins now take so long; less after a stop signal if it should soon end by itself, with a step."""
+        """Set the time limit of what begins now; less after a stop signal if it should soon end, with a step."""
         self._limit = _Limit(what=what, seconds=seconds, ends_with_step=ends_with_step)
 
     def raise_if_cut(self) -> None:

@@ -51,7 +51,7 @@ class NonFiniteError(RuntimeError):
 
 
 class Outcome(Enum):
-    """How `Trainer.train` ended."""
+    """The outcome of `Trainer.train`."""
 
     FINISHED = "finished"
     """The model is published, if it is of a kind that can be."""
@@ -193,7 +193,7 @@ class Trainer:
             raise failure from error
 
     def _shortage(self, error: Exception) -> OutOfMemoryError | None:
-        """Return what an error says of memory, and what would help; None for any other."""
+        """Return the message for an error about memory, with what would help; None for any other."""
         made = vars(self)  # as far as the rank was built
         if "distributed" not in made:
             return None

@@ -80,7 +80,7 @@ def latencies(
 
 
 def machine() -> dict[str, str | int]:
-    """Return what latencies depend on besides the model."""
+    """Return the machine's properties that latencies depend on."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
     return {"cpu": model, "threads": THREADS}

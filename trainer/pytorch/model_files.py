@@ -53,7 +53,7 @@ class _OtherAnswersError(ExportError):
 
 @dataclass(frozen=True, kw_only=True)
 class VariantFiles:
-    """What became of the variants that were asked for; entries of the manifest by variant."""
+    """The outcome of the requested variants; entries of the manifest by variant."""
 
     published: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     rejected: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -152,7 +152,7 @@ def _builder(trained: TrainedModel, config: CompressionConfig) -> Callable[[Vari
 
 
 def _points_lost(before: float, after: float) -> float:
-    """Return what a variant loses, in percentage points; rounded, as 100 * (0.995 - 0.99) is more than 0.5."""
+    """Return a variant's loss of accuracy in percentage points; rounded, as 100 * (0.995 - 0.99) exceeds 0.5."""
     return round((before - after) * 100, 9)
 
 
@@ -268,7 +268,7 @@ def _random_calls(like: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def _cases(model: nn.Module, trained: TrainedModel) -> tuple[list[comparison.Case], bool]:
-    """Return what a file must answer to real inputs and to random ones, and whether the model takes random ones.
+    """Return the expected answers of a file to real and to random inputs, and whether the model takes random ones.
 
     Raises:
         ExportError: the model fails on real ones.

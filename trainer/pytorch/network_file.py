@@ -10,7 +10,7 @@ from trainer.pytorch.user_code import from_file
 
 
 def build(network: str) -> nn.Module:
-    """Return what `FILE.py:NAME` gives when it is called without arguments.
+    """Return the result of calling `FILE.py:NAME` without arguments.
 
     Raises:
         SourceError: there is no such file or name, its code fails, or what it returns is not a module.

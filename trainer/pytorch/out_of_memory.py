@@ -78,7 +78,7 @@ def shortage(  # noqa: PLR0913  what was raised, and what the message says of th
     ranks: int,
     happens_again: bool,
 ) -> OutOfMemoryError | None:
-    """Return what an error says of memory; None for any other error.
+    """Return the message of an error about memory; None for any other error.
 
     Args:
         error: What was raised.
@@ -113,7 +113,7 @@ def _in_pieces(said: str) -> int:
 def memory_use(
     device: torch.device, model: nn.Module | None, optimizer: torch.optim.Optimizer | None, *, in_pieces: int = 0
 ) -> MemoryUse:
-    """Return what a rank's memory is used for, of which so many bytes are held in pieces."""
+    """Return the use of a rank's memory, of which this many bytes are held in pieces."""
     parameters = [] if model is None else list(model.parameters())
     states = [] if optimizer is None else [state.values() for state in optimizer.state.values()]
     own = {
@@ -130,7 +130,7 @@ def memory_use(
 
 
 def remedies(config: TrainConfig, used: MemoryUse, *, ranks: int) -> list[str]:
-    """Return what would take less memory, first what changes neither the results nor the hardware."""
+    """Return the remedies, first those that change neither the results nor the hardware."""
     parallel, blocks, batch = config.parallel, config.blocks, config.data.batch_size
     ways: list[str] = []
     if used.total and used.foreign > _WORTH_A_FIX * used.total:

@@ -61,7 +61,7 @@ class PrecisionConfig:
         return [f"precision=fp32: uses {used} of the GPU's tensor cores{figures}. {fix}"]
 
     def settings(self) -> dict[str, Any]:
-        """Return what decides the course of the loss, as JSON values; nothing of what is as it was at first."""
+        """Return the settings that decide the course of the loss, as JSON values, without those at their first default."""
         if self == PrecisionConfig():
             return {}
         settings = dataclasses.asdict(self)
@@ -94,7 +94,7 @@ class PrecisionConfig:
         return MixedPrecisionPolicy()
 
     def compute(self, module: nn.Module, inputs: Tensor) -> Tensor:
-        """Return what a module makes of a batch, in these numbers and this memory format."""
+        """Return a module's result for a batch, in these number and memory formats."""
         if self.channels_last:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
         in_bfloat16 = self.precision == "bf16_autocast"

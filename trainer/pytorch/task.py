@@ -64,7 +64,7 @@ class Task(Enum):
         return ("accuracy", "loss") if self is Task.CLASSIFICATION else ("loss",)
 
     def score(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return what `scores` wants the means of, as sums over all targets but `NOT_COUNTED`: float64 [figures].
+        """Return the figures whose means `scores` needs, as sums over all targets but `NOT_COUNTED`: float64 [figures].
 
         Args:
             logits: [N, ..., classes].
@@ -77,7 +77,7 @@ class Task(Enum):
         return loss[None]
 
     def scores(self, means: Sequence[float]) -> dict[str, float]:
-        """Return what is reported, by name, from the means of `score` over all counted targets.
+        """Return the reported scores, by name, from the means of `score` over all counted targets.
 
         `accuracy` is the share of targets that were predicted, 0 to 1; `loss` the cross-entropy in nats per target, and
         `perplexity`, of language models, its exponential.

@@ -44,7 +44,7 @@ class Splits:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel:
-    """What is to be published and where it comes from."""
+    """The model to publish, and its origin."""
 
     module: nn.Module
     """The model on the CPU, in evaluation mode."""

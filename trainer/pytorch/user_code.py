@@ -57,7 +57,7 @@ def configuration(option: str, name: str, registered: Mapping[str, type[Kind]], 
 
 
 def from_file(option: str, given: str) -> object:
-    """Return what a file defines under a name.
+    """Return the object that a file defines under a name.
 
     The file becomes a module of its own name, and its folder is searched for what it imports, as if Python ran it: so
     processes that read data can import it, too.

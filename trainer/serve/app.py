@@ -145,7 +145,7 @@ def _record(scope: Scope) -> RequestRecord:
 
 
 def _refusal(scope: Scope, error: BaseException) -> RequestError:
-    """Return what a client hears of an error; one of our own goes to the log."""
+    """Return the error for a client; an internal one is logged."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, ClientDisconnectedError):

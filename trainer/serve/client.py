@@ -31,5 +31,5 @@ class HttpClient:
         self._waits_for = answer
 
     def served(self) -> None:
-        """Let go of what was expected."""
+        """Forget the awaited answer."""
         self._waits_for = None

@@ -106,7 +106,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of the timers, and of the request that waits for the model."""
+        """Cancel the timers, and the request that waits for the model."""
         self._stop_head_timer()
         self._stop_write_timer()
         if self._look_timer is not None:
@@ -197,7 +197,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def _look(self) -> None:
-        """Let go of a client that is gone. The loop reads no more from it, and so does not notice."""
+        """Drop a client that is gone. The loop reads no more from it, and so does not notice."""
         socket = select.poll()
         socket.register(self.transport.get_extra_info("socket").fileno(), 0)
         if socket.poll(0):  # an error: it was reset

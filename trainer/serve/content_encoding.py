@@ -36,7 +36,7 @@ class Decompression:
         self._began = False
 
     def parts(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield what a chunk becomes, in small parts.
+        """Yield a decompressed chunk in small parts.
 
         Raises:
             BodyNotReadError: 400, it is damaged, or follows the end.

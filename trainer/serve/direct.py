@@ -89,7 +89,7 @@ class DirectHttpProtocol(BoundedHttpProtocol):
             self.loop.call_soon(self._answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of the request whose body will not come."""
+        """Drop the request whose body will not arrive."""
         super().connection_lost(exc)
         self._hand_over()
 

@@ -52,7 +52,7 @@ async def fail(context: Context, error: Exception, code: grpc.StatusCode, messag
 
 @dataclass(slots=True)
 class Call:
-    """How a call ended."""
+    """The outcome of a call."""
 
     code: grpc.StatusCode = grpc.StatusCode.CANCELLED
 

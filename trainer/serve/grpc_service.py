@@ -96,7 +96,7 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     @unary
     async def ModelStatistics(self, request: Message) -> Message:
-        """Return what versions did."""
+        """Return the statistics of versions."""
         return self._management.statistics(request.name or None, request.version or None)
 
     @unary

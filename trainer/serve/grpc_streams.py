@@ -31,7 +31,7 @@ class Streams:
                 waiting.reschedule(asyncio.get_running_loop().time())
 
     async def until_the_end(self, events: AsyncIterator[_Event]) -> AsyncIterator[_Event]:
-        """Yield what is to be answered on a stream that begins now, such as its client's requests.
+        """Yield the items to answer on a new stream, such as its client's requests.
 
         Raises:
             RequestError: 503, the stream is to end before the next one.

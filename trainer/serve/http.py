@@ -52,7 +52,7 @@ class Call:
 
     @property
     def client(self) -> HttpClient:
-        """Who sent it."""
+        """Its sender."""
         return self.scope["state"]["client"]
 
 
@@ -88,7 +88,7 @@ def header_values(scope: Scope, name: str) -> list[str]:
 
 @dataclass(slots=True)
 class _Received:
-    """What came of a body so far."""
+    """The part of a body that has arrived."""
 
     chunks: list[bytes] = field(default_factory=list[bytes])
     size: int = 0
@@ -177,7 +177,7 @@ class BodyReader:
 
 
 def _decompression(scope: Scope) -> Decompression | None:
-    """Return what a body has to go through, None if it comes as it is; several headers are one list."""
+    """Return the decompression of a body, None if it is not compressed; several headers are one list."""
     encodings = ", ".join(header_values(scope, "content-encoding")).strip().lower()
     return None if encodings in ("", "identity") else Decompression(encodings)
 

@@ -30,7 +30,7 @@ UNLOADED = "unloaded on request"
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What is to answer requests from now on, and what became of the rest."""
+    """The versions that answer requests from now on, and the outcome of all others."""
 
     models: Mapping[int, Servable]
     """By version."""

@@ -103,7 +103,7 @@ class Management:
         return self._models.find(model, version).model.spec.config
 
     def statistics(self, model: str | None, version: str | None) -> _Message:
-        """Return what versions did since they were loaded (ModelStatisticsResponse); without a model, all of them.
+        """Return the statistics of versions since they were loaded (ModelStatisticsResponse); without a model, of all.
 
         Raises:
             RequestError: 404 or 503, as `Models.find`.

@@ -74,7 +74,7 @@ class BatchMetrics:
 
 @dataclass(kw_only=True)
 class VersionMetrics:
-    """What one version of a model did since it was loaded."""
+    """Statistics of one version of a model since it was loaded."""
 
     model: str
     version: int

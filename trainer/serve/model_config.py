@@ -52,13 +52,13 @@ class VersionPolicy:
     specific: frozenset[int] = frozenset()
 
     def allows(self, version: int) -> bool:
-        """Tell whether a version may be served at all."""
+        """Return whether a version may be served at all."""
         return not self.specific or version in self.specific
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """How one model is called."""
+    """The interface of one model."""
 
     name: str
     inputs: tuple[TensorSpec, ...]

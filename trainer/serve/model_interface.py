@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Arguments:
-    """What a program is called with."""
+    """The arguments of a program."""
 
     def __init__(self, program: Program, spec: ModelSpec) -> None:
         """Find the input of each argument.
@@ -55,7 +55,7 @@ class Arguments:
 
 
 class Outputs:
-    """What a program returns, as arrays."""
+    """The results of a program, as arrays."""
 
     def __init__(self, spec: ModelSpec) -> None:
         """Find the place of each output.
@@ -80,7 +80,7 @@ class Outputs:
         return [_array(value, spec) for value, spec in zip(values, self._specs, strict=True)]
 
     def _values(self, result: object) -> list[object]:
-        """Return what the names stand for; what is left out or there twice makes another number of them.
+        """Return the values of the names; missing and repeated ones change their number.
 
         By name, where the configuration names values so: a key or field, or `RESULT[0][key]` with the path of a value.
         Else by number or order, but not of dicts, whose order nobody sees in their code.

@@ -41,7 +41,7 @@ _MAX_DEATHS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
-    """What the process of a model is started with."""
+    """The settings that the process of a model is started with."""
 
     folder: Path
     """The model's, in the repository."""
@@ -107,7 +107,7 @@ class _Process:
         return answer
 
     def release(self, handle: int) -> None:
-        """Let it free a version, if it listens: the event loop must not wait for it."""
+        """Ask it to free a version, without waiting: the event loop must not block."""
         message = json.dumps({"release": handle}).encode()
         try:
             self._control.send(message, socket.MSG_DONTWAIT)

@@ -94,7 +94,7 @@ class ModelRegistry:
         return [{"name": self.model_name, "version": "", "state": "UNAVAILABLE", "reason": self._snapshot.problem}]
 
     def numbers(self) -> list[VersionMetrics]:
-        """Return what each version did that answers, in ascending order."""
+        """Return the statistics of each serving version, in ascending order."""
         return [self._batchers[version].numbers for version in self.versions]
 
     def _reasons(self) -> str:

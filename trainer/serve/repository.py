@@ -49,7 +49,7 @@ class Candidate:
 
 
 def is_version_name(name: str) -> bool:
-    """Tell a version's name from others, as Triton does: a decimal number, not 0, without leading zeros."""
+    """Return whether this is a version's name, as in Triton: a decimal number, not 0, without leading zeros."""
     return name.isascii() and name.isdecimal() and not name.startswith("0") and len(name) <= _MAX_VERSION_DIGITS
 
 
@@ -122,7 +122,7 @@ def _numbers(folder: Path, spec: ModelSpec) -> list[int]:
 
 
 def _fix(missing: list[str]) -> str:
-    """Return what to do, where that is not to wait until a file is copied."""
+    """Return the fix, unless it is to wait until a file is copied."""
     if missing != [MANIFEST_FILE]:
         return ""
     return f'. Fix: write {MANIFEST_FILE} last, {{"sha256": "…"}} with what sha256sum prints of the model file'
@@ -175,7 +175,7 @@ def _variants(manifest: dict[str, Any]) -> dict[str, object]:
 
 
 def _entry_of(candidate: Candidate) -> dict[str, object]:
-    """Return what the manifest says of the model file, whether it is the model's own or a variant's."""
+    """Return the manifest's entry for the model file, whether it is the model's own or a variant's."""
     manifest = read_json(candidate.folder / MANIFEST_FILE) or {}
     name = candidate.model_file.name
     listed: dict[str, dict[str, object]] = {}

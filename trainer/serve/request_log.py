@@ -32,7 +32,7 @@ _ID_HEADERS = ("x-request-id", "triton-request-id")
 
 @dataclass(slots=True, kw_only=True)
 class RequestRecord:
-    """What is known of one inference request; it grows as the request is understood."""
+    """The record of one inference request; it grows as the request is understood."""
 
     protocol: Literal["http", "grpc"]
     headers: Callable[[str], Sequence[str]]
@@ -87,7 +87,7 @@ def printable(text: str, limit: int) -> str:
 
 
 class Observer(Protocol):
-    """What wants to know of requests that ended."""
+    """An observer of requests that ended."""
 
     def ended(self, record: RequestRecord, status: int | str, reason: str | None = None) -> None:
         """Take note of a request that was answered with an HTTP or gRPC status; `reason` says why it failed."""
@@ -116,7 +116,7 @@ class LineLimit:
         self._left_out = 0
 
     def take(self, now: float) -> bool:
-        """Tell whether one more line may be written at `now`, in seconds of any clock; count it either way."""
+        """Return whether one more line may be written at `now`, in seconds of any clock; count it either way."""
         second = int(now)
         if second != self._second:
             self._second, self._lines = second, 0

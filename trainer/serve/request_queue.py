@@ -46,7 +46,7 @@ class Waiting:
 
 @dataclass(slots=True, eq=False)
 class _Level:
-    """What waits at one priority."""
+    """The requests that wait at one priority."""
 
     priority: int
     in_time: deque[Waiting]
@@ -85,7 +85,7 @@ class RequestQueue:
 
     @property
     def running(self) -> int:
-        """How many batches were taken and are not done."""
+        """Number of batches that were taken and are not done."""
         return self._running
 
     def add(self, waiting: Waiting, priority: int = 0, timeout_us: int = 0) -> None:

@@ -47,7 +47,7 @@ class InferenceTarget(NamedTuple):
 
 
 def inference_target(scope: Scope) -> InferenceTarget | None:
-    """Return what an inference request asks; None for requests of another kind."""
+    """Return the target of an inference request; None for other requests."""
     match = _INFER.fullmatch(scope["path"]) if scope["method"] == "POST" else None
     return match and InferenceTarget(match["model"], match["version"])
 

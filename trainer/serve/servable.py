@@ -22,7 +22,7 @@ class Servable(Protocol):
 
     @property
     def spec(self) -> ModelSpec:
-        """How it is called."""
+        """Its interface."""
         ...
 
     @property

@@ -27,7 +27,7 @@ place, or a value differs by more than the tolerance."""
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What two answers have in common."""
+    """The result of a comparison of two answers."""
 
     reason: Reason | None
     """None: they are equal."""
@@ -47,7 +47,7 @@ class _Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparer:
-    """What counts as equal."""
+    """The criteria of equality."""
 
     tolerance: float | None
     """Largest absolute difference of fractions; None: any."""

@@ -30,7 +30,7 @@ class TraceContext:
 
 
 def parse(values: Sequence[str]) -> TraceContext | None:
-    """Return what the traceparent headers of a request say; None unless there is exactly one, and it is valid."""
+    """Return the context in a request's traceparent headers; None unless there is exactly one, and it is valid."""
     if len(values) != 1 or len(values[0]) > _MAX_CHARACTERS:
         return None
     match = _TRACEPARENT.fullmatch(values[0])

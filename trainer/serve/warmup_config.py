@@ -21,7 +21,7 @@ _Message = Any
 
 @dataclass(frozen=True, kw_only=True)
 class WarmupInput:
-    """What one input of a batch gets."""
+    """The values of one input of a batch."""
 
     shape: tuple[int, ...]
     """Shape of one row."""

@@ -132,7 +132,7 @@ def _kind(error: Exception) -> str:
 
 
 def limit_memory(mebibytes: int) -> None:
-    """Let this process take so much memory beyond what it has now; more fails where it is asked for.
+    """Limit the memory that this process may allocate beyond its present use; more than that fails to allocate.
 
     RLIMIT_DATA counts private writable memory: heap, arrays, stacks. RLIMIT_AS would also count the libraries' files,
     gigabytes that take no memory; watching the resident size would notice too late, when the container is already being

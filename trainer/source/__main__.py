@@ -148,7 +148,7 @@ def _write(config: SourceConfig, objects: Path, sha: ObjectID, destination: Dest
 
 
 def _wait_for(config: SourceConfig, store: Store) -> tuple[Record, Path]:
-    """Return what another pod has fetched, as soon as it has."""
+    """Wait for another pod to fetch, and return its record."""
     said = False
     while True:
         record = read_record(config.record_of_run, config) if config.record_of_run else None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """What logs in. Latin-1 text of the files' bytes: so they reach the server as they are, whatever their encoding."""
+    """A login, as Latin-1 text of the files' bytes: so they reach the server unchanged, whatever their encoding."""
 
     username: str
     password: str = field(repr=False)

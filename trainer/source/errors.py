@@ -20,7 +20,7 @@ class ProtocolRefusedError(SourceError):
 
 
 def printable(text: str | bytes, limit: int = 1000) -> str:
-    """Return what may come from a server or repository as one short line that no terminal obeys."""
+    """Return text from a server or repository as one short line without control characters."""
     decoded = text.decode(errors="replace") if isinstance(text, bytes) else text
     line = "".join(character if character.isprintable() else "?" for character in decoded)
     return line if len(line) <= limit else f"{line[:limit]}..."

@@ -183,7 +183,7 @@ def _receive(
 
 
 def _classified(error: Exception) -> SourceError:
-    """Return what an error of the transfer means for the next attempt."""
+    """Return an error of the transfer as one that says whether to try again."""
     if isinstance(error, HangupException) and error.stderr_lines:
         return meaning(error.stderr_lines)
     if isinstance(error, (HTTPError, HangupException)) or isinstance(error.__cause__, HTTPError):

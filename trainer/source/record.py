@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What was fetched."""
+    """The record of what was fetched."""
 
     repository: str
     requested: dict[str, str]
@@ -51,7 +51,7 @@ def new_record(config: SourceConfig, commit: str) -> Record:
 
 
 def read_record(path: Path, config: SourceConfig) -> Record | None:
-    """Return what a pod of this job fetched before, None if none did.
+    """Return the record of an earlier fetch by a pod of this job, None if there is none.
 
     Raises:
         SourceError: the file is broken, or belongs to another repository, branch, tag or commit.

@@ -30,7 +30,7 @@ _CONNECT_SECONDS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class SshKey:
-    """What logs in: files that ssh itself reads."""
+    """The key for a login: files that ssh itself reads."""
 
     private_key: Path
     known_hosts: Path
@@ -102,7 +102,7 @@ def open_ssh_client(repository: str, key: SshKey) -> tuple[SshClient, bytes]:
 
 
 def meaning(lines: Sequence[bytes]) -> SourceError:
-    """Return what ssh's last words mean for the next attempt."""
+    """Return the meaning of ssh's last message for the next attempt."""
     said = printable(b" ".join(lines) or b"the server broke off")
     if "Permission denied" in said:
         return SourceError(f"the key is refused: {said}. Fix: let it read this repository, or correct the Secret")

@@ -160,7 +160,7 @@ class Chief:
         return step
 
     def _train_sync(self, begin: int, end: int) -> float:
-        """Do the steps one after the other; return their mean loss."""
+        """Run the steps one after the other; return their mean loss."""
         losses: list[float] = []
         for step in range(begin, end):
             losses.append(self.synchronous_step(step))
@@ -168,7 +168,7 @@ class Chief:
         return sum(losses) / len(losses)
 
     def synchronous_step(self, step: int) -> float:
-        """Do one step with all workers' gradients; return its loss."""
+        """Run one step with all workers' gradients; return its loss."""
         results = [
             self._coordinator.schedule(self._gradients_of, args=(self._records, self._int(step), self._int(shard)))
             for shard in range(self._shards)

@@ -59,7 +59,7 @@ class Cluster:
 
 
 def from_environment() -> Cluster | None:
-    """Return what TF_CONFIG says; None where it is not set.
+    """Return the cluster in TF_CONFIG; None where it is not set.
 
     Raises:
         ClusterError: it is not what TensorFlow expects.
@@ -69,7 +69,7 @@ def from_environment() -> Cluster | None:
 
 
 def parse(text: str) -> Cluster:
-    """Return what a TF_CONFIG says.
+    """Return the cluster in a TF_CONFIG.
 
     Raises:
         ClusterError: it is not JSON, names unknown roles or bad addresses, or a task that is not in it.

@@ -75,7 +75,7 @@ class RunConfig:
         )
 
     def settings(self) -> dict[str, Any]:
-        """Return what decides the course of the loss, as JSON values: a resumed run must have the same."""
+        """Return the settings that decide the course of the loss, as JSON values: a resumed run must have the same."""
         names = ("batch_size", "learning_rate", "momentum", "seed")
         return {
             "dataset_sha256": cifar.fingerprint(self.data_dir),

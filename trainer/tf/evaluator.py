@@ -65,7 +65,7 @@ def _restore(tf: Any, checkpoint: Any, path: str) -> bool:  # noqa: ANN401
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """Return what was measured before a restart."""
+    """Return the measurements from before a restart."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

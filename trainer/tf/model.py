@@ -107,7 +107,7 @@ class Momentum:
 
 @dataclass(frozen=True, kw_only=True)
 class Batching:
-    """How the samples of a step are chosen and shared."""
+    """Selection and distribution of the samples of a step."""
 
     batch_size: int
     """Samples of one step."""

@@ -158,7 +158,7 @@ class Worker:
             patience.cancel()
 
     def _distributed_step(self, step: Any, stop: Any) -> tuple[Any, Any]:  # noqa: ANN401
-        """Do one step on every replica; return its mean loss and how many replicas were asked to stop."""
+        """Run one step on every replica; return its mean loss and how many replicas were asked to stop."""
         reduce = self._tf.distribute.ReduceOp
         losses, stops = self._strategy.run(self._replica_step, args=(step, stop))
         return self._strategy.reduce(reduce.MEAN, losses, axis=None), self._strategy.reduce(

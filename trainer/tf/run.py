@@ -30,7 +30,7 @@ class RunError(Exception):
 
 @dataclass(kw_only=True)
 class State:
-    """What a checkpoint holds: the weights, their velocities, the number of updates so far."""
+    """The content of a checkpoint: the weights, their velocities, the number of updates so far."""
 
     network: Network
     optimizer: Momentum
@@ -62,7 +62,7 @@ class State:
         return int(self.step.read_value())
 
     def checkpoint(self, tf: Any) -> Any:  # noqa: ANN401
-        """Return what TensorFlow saves and restores."""
+        """Return the checkpoint that TensorFlow saves and restores."""
         return tf.train.Checkpoint(network=self.network.module, optimizer=self.optimizer.module, step=self.step)
 
 

@@ -51,7 +51,7 @@ class MetricsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StepReport:
-    """What one training step measured; None where a program does not know it."""
+    """Measurements of one training step; None for unknown ones."""
 
     step: int
     """Steps done, this one included."""
@@ -89,7 +89,7 @@ class StepReport:
         return None if self.tokens is None else self.tokens / self.step_seconds
 
     def known(self) -> dict[str, Any]:
-        """Return what was measured, by name; first what people look for."""
+        """Return the measurements by name, the most important ones first."""
         first = {
             "step": self.step,
             "total_steps": self.total_steps,

@@ -70,7 +70,7 @@ def whole(pools: Sequence[NodePoolSettings]) -> list[NodePoolSettings]:
 
 
 def simulated(site: Site, pool: NodePoolSettings) -> bool:
-    """Tell whether a pool has nodes, and none of them is real."""
+    """Return whether a pool has nodes, and none of them is real."""
     nodes = site.nodes(pool.name)
     return bool(nodes) and all(is_simulated(node) for node in nodes)
 
@@ -139,7 +139,7 @@ def _real(site: Site, findings: Findings) -> list[NodePoolSettings]:
 
 
 def reports_in(log: str) -> list[dict[str, Any]]:
-    """Return what pods reported, from their logs with or without a prefix."""
+    """Return the reports of pods, from their logs with or without a prefix."""
     reports: list[dict[str, Any]] = []
     for line in log.splitlines():
         _, brace, rest = line.partition("{")
@@ -153,14 +153,14 @@ def reports_in(log: str) -> list[dict[str, Any]]:
 
 
 def torch_of(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a report says of torch; without torch there are no GPUs to it."""
+    """Return the part of a report about torch; without torch it has no GPUs."""
     return report["torch"] or {"gpus": [], "error": "the image has no torch"}
 
 
 def _checked(
     findings: Findings, pool: NodePoolSettings, requested: Probe, reports: Sequence[dict[str, Any]]
 ) -> list[str]:
-    """Return what is wrong with what the pods of a pool saw."""
+    """Return the faults in the reports of a pool's pods."""
     wrong = [] if len(reports) == requested.pods else [f"pool {pool.name}: {len(reports)} of {requested.pods} reports"]
     for report in reports:
         host, torch = report["host"], torch_of(report)

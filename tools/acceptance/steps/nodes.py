@@ -68,7 +68,7 @@ def _ready(site: Site, pool: NodePoolSettings) -> list[Object]:
 
 
 def _compare(site: Site, pool: NodePoolSettings, node: Object, findings: Findings) -> list[str]:
-    """Return what is wrong with a node; what only differs from our tables becomes a difference."""
+    """Return the faults of a node; values that only differ from our tables become differences."""
     name, labels = node["metadata"]["name"], cast("Mapping[str, str]", node["metadata"]["labels"])
     missing = {key: value for key, value in pool_labels(pool).items() if labels.get(key) != value}
     wrong = [f"node {name} lacks the labels {missing}"] if missing else []

@@ -29,7 +29,7 @@ class Answer:
     error: str = ""
 
     def name(self, series: Series) -> str:
-        """Return what a series is called."""
+        """Return the name of a series."""
         named = _LABEL.sub(lambda match: series.labels.get(match[1], ""), self.legend).strip()
         return named or ", ".join(f"{label}={value}" for label, value in sorted(series.labels.items()))
 
@@ -64,14 +64,14 @@ class PanelAnswer:
 
     @property
     def decimals(self) -> int | None:
-        """How many digits after the point; None leaves it open."""
+        """Number of digits after the point; None for any."""
         return self.panel["fieldConfig"]["defaults"].get("decimals")
 
 
 def ask(
     prometheus: Prometheus, board: Mapping[str, Any], values: Mapping[str, str], window: Window
 ) -> dict[int, PanelAnswer]:
-    """Return what came of each panel's queries, by the panel's id.
+    """Return the results of each panel's queries, by the panel's id.
 
     Raises:
         PrometheusError: it does not answer at all.

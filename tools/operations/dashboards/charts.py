@@ -112,7 +112,7 @@ def bars(answer: PanelAnswer) -> Figure:
 
 
 def is_number(answer: PanelAnswer) -> bool:
-    """Tell whether the value of a panel of one number is one."""
+    """Return whether the value of a panel of one number is one."""
     return math.isfinite(last(answer))
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What is shown."""
+    """The selected view."""
 
     prometheus: str | None = None
     """Address of the Prometheus. Default: the environment's own."""

@@ -36,7 +36,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::([\w:]+))?\}")
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What there is to show of one dashboard."""
+    """The content of one dashboard's page."""
 
     board: Mapping[str, Any]
     """Grafana's JSON."""
@@ -59,12 +59,12 @@ class Page:
 
     @property
     def with_data(self) -> int:
-        """How many panels show something."""
+        """Number of panels with data."""
         return sum(answer.has_data for answer in self.answers.values())
 
     @property
     def counted(self) -> str:
-        """How many panels show something, and how many cannot."""
+        """Number of panels with data, and of those without."""
         counts = f"{self.with_data} of {len(self.answers)} panels with data"
         return f"{counts}, {len(self.failed)} failed" if self.failed else counts
 

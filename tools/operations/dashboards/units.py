@@ -53,7 +53,7 @@ _OWN_CURRENCY = "currency:"
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """What values are divided by, and the unit after them."""
+    """The divisor of values, and the unit after them."""
 
     size: float
     suffix: str

@@ -66,7 +66,7 @@ class Meeting:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What became of a save."""
+    """The outcome of a save."""
 
     failure: str | None
     """Why it failed, None if it did not."""

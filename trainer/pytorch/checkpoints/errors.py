@@ -17,5 +17,5 @@ class DamagedError(Exception):
 
 
 def reasons(error: CheckpointException) -> str:
-    """Return what failed on which ranks, in one line."""
+    """Return the failures by rank, in one line."""
     return "; ".join(f"rank {rank}: {failure[0]}" for rank, failure in sorted(error.failures.items()))

@@ -138,7 +138,7 @@ class CheckpointManager:
         raise CheckpointError(f"checkpoint of step {what.step} not saved: {failure}; {circumstances}")
 
     def _circumstances(self, what: Save) -> str:
-        """Return what a failure does not say: torch reports a full disk as "unexpected pos"."""
+        """Return circumstances that a failure does not mention: torch reports a full disk as "unexpected pos"."""
         # the other ranks may look after rank 0 has removed what is left
         if self._distributed.is_main and not what.partial.is_dir():
             fix = "Fix: if the run was started twice, another --run_name for one of them"

@@ -26,7 +26,7 @@ _NO_SUCH_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a checkpoint says of itself."""
+    """The manifest of a checkpoint."""
 
     step: int
     world_size: int

@@ -38,7 +38,7 @@ _BYTES_OF_A_FILE = 1 << 26
 
 @dataclass(frozen=True, kw_only=True)
 class Save:
-    """What is to be saved where."""
+    """The state to save, and its target."""
 
     partial: Path
     """The hidden folder to write to."""
@@ -54,7 +54,7 @@ class Save:
 
     @property
     def files(self) -> int:
-        """How many files this rank writes at once: writing and hashing keep one core each from a quick disk."""
+        """Number of files that this rank writes at once: writing and hashing keep one core each from a quick disk."""
         return max(1, min(_MOST_FILES, self.cores, self.size_bytes // self.world_size // _BYTES_OF_A_FILE))
 
 
@@ -116,7 +116,7 @@ class CheckpointWriter(FileSystemWriter):
 
 @contextmanager
 def _without_crc32() -> Generator[None]:
-    """Let torch write no checksums of its own, which take a third of its time: the files have a SHA-256."""
+    """Keep torch from writing checksums of its own, which take a third of its time: the files have a SHA-256."""
     former = serialization.get_crc32_options()
     serialization.set_crc32_options(compute_crc32=False)
     try:

@@ -195,7 +195,7 @@ class Batches(Generic[Samples]):
         return Prefetch(self._received(self._readers))
 
     def _received(self, readers: Readers) -> Iterator[Batch]:
-        """Yield what processes have read; in the thread that waits for them."""
+        """Yield batches that processes have read; in the thread that waits for them."""
         on_gpu = self._device.type == "cuda"
         if on_gpu:
             torch.cuda.set_device(self._device)  # each thread begins with GPU 0, and would open it

@@ -68,7 +68,7 @@ class UndamagedDataset(Dataset):
         return self._dataset
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs, which cannot report."""
+        """Return the state for another process, which cannot report."""
         return {**vars(self), "_report": None}
 
     def batch(self, indices: Tensor) -> Batch:

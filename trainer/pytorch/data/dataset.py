@@ -108,7 +108,7 @@ class Dataset(ABC):
         """
 
     def name(self, number: int) -> str:
-        """Return what people find a sample by, such as its file."""
+        """Return a sample's name for people, such as its file."""
         return f"sample {number}"
 
     def on(self, device: torch.device) -> Dataset:  # noqa: ARG002  most data sets are too large for a device
@@ -211,7 +211,7 @@ class DataConfig(ABC):
         """
 
     def settings(self) -> dict[str, Any]:
-        """Return what decides which samples a model sees in which order, as JSON values."""
+        """Return the settings that decide which samples a model sees in which order, as JSON values."""
         own = dataclasses.asdict(self)
         for name in _NOT_THE_SAMPLES:
             own.pop(name, None)

@@ -48,7 +48,7 @@ class Prefetch:
         return taken
 
     def close(self) -> None:
-        """Let go of the iterator."""
+        """Release the iterator."""
         self._closed.set()
         with suppress(queue.Empty):
             self._taken.get_nowait()  # the thread may wait to add one more, its last

@@ -82,7 +82,7 @@ class TokenDataset(Dataset):
         return f"{self._file.path}: tokens {begin} to {begin + self._context}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs, which maps the file itself: the tokens would be copied."""
+        """Return the state for another process, which maps the file itself: the tokens would be copied."""
         return {name: value for name, value in vars(self).items() if name != "_windows"}
 
     @cached_property

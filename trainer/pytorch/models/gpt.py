@@ -266,7 +266,7 @@ class Attention(nn.Module):
         self.output = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what each position takes from itself and those before it."""
+        """Return the attention of each position to itself and those before it."""
 
         def heads(features: Tensor) -> Tensor:
             return features.view(*features.shape[:2], -1, self._head_width).transpose(1, 2)

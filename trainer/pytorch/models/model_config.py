@@ -115,7 +115,7 @@ class ModelConfig(ABC):
         """
 
     def refuse_misfit(self, sample_shape: Sequence[int], classes: int) -> None:
-        """Let `check_data` refuse the data.
+        """Refuse the data in `check_data`.
 
         Raises:
             SettingsError: saying what it says.

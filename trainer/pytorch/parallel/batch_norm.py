@@ -32,7 +32,7 @@ def _summed(own: Tensor) -> Tensor:
 
 
 class _OnCpu(_BatchNorm):
-    """What `torch.nn.SyncBatchNorm` does, for which torch 2.15 has no kernels for CPUs.
+    """A CPU version of `torch.nn.SyncBatchNorm`, for which torch 2.15 has no kernels for CPUs.
 
     All ranks have equally many samples.
     """

@@ -159,7 +159,7 @@ def _kept(recipe: Recipe, layout: Layout, activations: Activations, samples: int
 
 
 def _tensor_traffic(recipe: Recipe, layout: Layout, activations: Activations | None, sample_values: int) -> int | None:
-    """Return what the gathers and scatters of each block send, and a gather of the logits.
+    """Return the traffic of the gathers and scatters of each block, and of a gather of the logits.
 
     The embedding's scatter is left out: it is one in the place of eight per block.
     """
@@ -173,7 +173,7 @@ def _tensor_traffic(recipe: Recipe, layout: Layout, activations: Activations | N
 
 
 def _pipeline_traffic(layout: Layout, activations: Activations | None, sample_values: int) -> int | None:
-    """Return what a rank sends to its neighbours: features forward, their gradients back."""
+    """Return the traffic of a rank to its neighbours: features forward, their gradients back."""
     if layout.degrees.pipeline == 1 or activations is None:
         return 0 if layout.degrees.pipeline == 1 else None
     stages = layout.degrees.pipeline * layout.degrees.stages_per_rank

@@ -53,7 +53,7 @@ class ParallelModel(ABC):
         return (self.module,)
 
     def reshard(self) -> None:
-        """Have this rank's own shards as parameters again, where passes without gradients left whole ones.
+        """Restore this rank's own shards as parameters, where passes without gradients left whole ones.
 
         Checkpoints and the optimizer know the shards alone.
         """

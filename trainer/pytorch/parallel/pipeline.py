@@ -109,7 +109,7 @@ class PipelinedModel(ParallelModel):
         return torch.stack(scores).sum(dim=0) if scores else None
 
     def _judged(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return what is wanted of the logits of a microbatch: a schedule can call one function alone."""
+        """Return the requested function of a microbatch's logits: a schedule can call one function alone."""
         return self._judge(logits, targets)
 
 

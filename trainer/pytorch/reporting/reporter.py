@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedRun:
-    """What reports say of the run itself, and where they go."""
+    """The run as reports describe it, and their destinations."""
 
     name: str
     logs: Path

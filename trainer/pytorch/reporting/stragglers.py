@@ -38,11 +38,11 @@ class Slowest:
 
     @property
     def ratio(self) -> float:
-        """How many times as long as the median it takes."""
+        """Its time as a multiple of the median."""
         return self.times.own / self.median_own
 
     def fields(self) -> dict[str, Any]:
-        """Return what the event log says of it."""
+        """Return its fields for the event log."""
         return {
             "slowest_rank": self.rank,
             "host": self.times.host,

@@ -36,7 +36,7 @@ class Utilization:
 
 
 def utilization(model: ModelConfig, device: torch.device, *, ranks: int) -> Utilization | None:
-    """Return what computes the utilisation; None where the peak of the device or the operations are not known."""
+    """Return the function that computes the utilisation; None if the device's peak or the operations are unknown."""
     if device.type != "cuda":
         return None
     peak = gpu_peak(torch.cuda.get_device_name(device))

@@ -34,13 +34,13 @@ class OutputTensor:
         return tensors.to_binary(self.array)
 
     def values(self) -> Array | list[str]:
-        """Return what JSON holds, flat."""
+        """Return the values for JSON, flat."""
         flat = self.array.reshape(-1)
         return [element.decode() for element in flat] if flat.dtype.kind == "O" else flat
 
 
 def output_tensor(output: RequestedOutput, spec: ModelSpec, results: list[Array]) -> OutputTensor:
-    """Return what a client wants of a model's outputs."""
+    """Return a model's output in the form that a client requests."""
     tensor = spec.outputs[output.index]
     array = np.ascontiguousarray(results[output.index])
     if not output.classes:

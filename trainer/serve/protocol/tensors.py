@@ -164,7 +164,7 @@ def _to_array(data: list[Any] | Array, spec: TensorSpec) -> Array:
 
 
 def _has_booleans(data: list[Any]) -> bool:
-    """Tell whether a list, or one within it, holds true or false, which NumPy takes for 1 and 0 next to numbers."""
+    """Return whether a list, or one within it, holds true or false, which NumPy takes for 1 and 0 next to numbers."""
     types = set(map(type, data))
     return bool in types or (list in types and any(_has_booleans(item) for item in data))
 
