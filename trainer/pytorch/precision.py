@@ -61,7 +61,7 @@ class PrecisionConfig:
         return [f"precision=fp32: uses {used} of the GPU's tensor cores{figures}. {fix}"]
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that decide the course of the loss, as JSON values, without those at their first default."""
+        """Return the settings that decide the course of the loss, as JSON values, without initial defaults."""
         if self == PrecisionConfig():
             return {}
         settings = dataclasses.asdict(self)
