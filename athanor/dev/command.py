@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _KEEPER = Path(keeper.__file__).read_text(encoding="utf-8")
 _POLL_SECONDS = 1.0
 _ROUNDS_OF_THE_OTHER = 20
-"""Looks at whether the terminal that keeps a folder equal has done so: it may copy at this moment."""
+"""Checks of whether the terminal that syncs a folder is done: it may copy at this moment."""
 _MOST_NAMES = 3
 """Most names in a message."""
 _SHELL = 'cd "$0" && { command -v bash >/dev/null && exec bash; exec sh; }'
@@ -179,7 +179,7 @@ def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder
             differing = session.settle()
             session.start()
         but = _named(differing, leaves_out=session.leaves_out)
-        sys.stderr.write(f"{folders[0]} and {folders[1]} in the pod are equal{but}\n")
+        sys.stderr.write(f"{folders[0]} and {folders[1]} in the pod are in sync{but}\n")
         if ssh:
             _open_ssh(arguments, cluster, job_name, folders[1], state.with_suffix(".ssh_config"))
         if arguments.sync_only:
@@ -188,7 +188,7 @@ def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder
 
 
 def _await_equal(session: Session) -> None:
-    """Return when the folders are equal, which another terminal keeps so.
+    """Return when the folders are in sync, which another terminal sees to.
 
     Raises:
         RefusalError: they still differ after some of its rounds: what runs in the pod would be the former code.

@@ -27,7 +27,7 @@ _MOST_ROUNDS = 50
 
 
 class Session(AbstractContextManager["Session"]):
-    """Keeps a folder of this machine equal to one in the pod of a job, in a thread of its own."""
+    """Syncs a folder of this machine with one in the pod of a job, in a thread of its own."""
 
     def __init__(
         self, cluster: Cluster, job_name: str, folders: tuple[Path, str], file: Path, say: Callable[[str], None]
@@ -68,7 +68,7 @@ class Session(AbstractContextManager["Session"]):
             self._say(f"not copied: {error}")
 
     def settle(self) -> tuple[str, ...]:
-        """Make the folders equal, over a new connection if the present one turns out to be lost.
+        """Sync the folders, over a new connection if the present one turns out to be lost.
 
         Returns:
             The names that differ in the end, such as those that cannot be written; not those that are left alone.
@@ -87,7 +87,7 @@ class Session(AbstractContextManager["Session"]):
         return self._connected().differing
 
     def compare(self) -> tuple[str, ...]:
-        """Return the names that differ, and change nothing: another terminal keeps the folders equal.
+        """Return the names that differ, and change nothing: another terminal syncs the folders.
 
         Raises:
             RefusalError: as `settle`.
@@ -105,7 +105,7 @@ class Session(AbstractContextManager["Session"]):
         return bool(self._left)
 
     def start(self) -> None:
-        """Keep them equal from now on."""
+        """Keep them in sync from now on."""
         self._thread.start()
 
     def once(self) -> int:

@@ -96,7 +96,7 @@ class Sync:
         return tuple(sorted(n for n in {*here, *there} if n not in self.left and here.get(n) != there.get(n)))
 
     def once(self) -> int:
-        """Make both equal, as far as nobody changes them meanwhile; return how many files were copied or deleted.
+        """Sync both, as far as nobody changes them meanwhile; return how many files were copied or deleted.
 
         Raises:
             RefusalError: all files here are gone, as when a disk is not there.

@@ -334,7 +334,7 @@ def test_what_is_refused_is_left_out_and_all_else_goes_on(work, here, there, cap
     said = capsys.readouterr().err
     assert [said.count(name) for name in (".env", "out (", "up")] == [1, 0, 1]
     assert "not copied (looks like a secret" in said
-    assert f"{there} in the pod are equal, but for what is left out\n" in said
+    assert f"{there} in the pod are in sync, but for what is left out\n" in said
     (here / "train.py").write_text("2")
     assert work("--", "true") == 0
     assert content(there) == {"train.py": "2"}
@@ -345,7 +345,7 @@ def test_what_cannot_be_copied_is_not_called_equal(work, here, there, capsys):
     (there / "a" / "b").mkdir(parents=True)
     (there / "a" / "b" / "own.pyc").write_text("")  # no file of the code's, which would come here
     assert work("--", "true") == 0
-    assert "in the pod are equal, but for a" in capsys.readouterr().err
+    assert "in the pod are in sync, but for a" in capsys.readouterr().err
 
 
 def test_a_second_terminal_calls_equal_what_it_has_compared_and_runs_no_former_code(
@@ -361,7 +361,7 @@ def test_a_second_terminal_calls_equal_what_it_has_compared_and_runs_no_former_c
             RefusalError, match=r"files = 'train\.py': are not those in the pod\. Fix: see what the other"
         ):
             work("--", "touch", "ran")
-        assert "are equal" not in capsys.readouterr().err
+        assert "are in sync" not in capsys.readouterr().err
         assert (content(there), len(looks)) == ({"train.py": "1"}, 20)
 
         def copied(_seconds: float) -> None:
@@ -369,7 +369,7 @@ def test_a_second_terminal_calls_equal_what_it_has_compared_and_runs_no_former_c
 
         monkeypatch.setattr(command_module, "time", SimpleNamespace(sleep=copied))
         assert work("--", "touch", "ran") == 0
-        assert "are equal" in capsys.readouterr().err
+        assert "are in sync" in capsys.readouterr().err
         assert (there / "ran").exists()
 
 
