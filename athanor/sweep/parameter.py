@@ -102,7 +102,7 @@ def listed(name: str, values: list[str]) -> Parameter:
     if "" in values or len(values) < 2:
         one = "is not a range of numbers" if ".." in values[0] else "has a single value, which needs no search"
         limit = "has an empty value" if "" in values else one
-        raise RefusalError(name, ",".join(values), limit, f"{_LIST_HELP}; a fixed value belongs into the command")
+        raise RefusalError(name, ",".join(values), limit, f"{_LIST_HELP}; a fixed value belongs in the command")
     repeated = next((value for value in values if values.count(value) > 1), None)
     if repeated is not None:
         raise RefusalError(name, repeated, "is listed twice, and would run twice", "list it once")

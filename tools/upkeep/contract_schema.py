@@ -59,7 +59,7 @@ def broken_promises(released: Schema, current: Schema, place: str = "contract") 
         if key not in current:
             broken.append(f"{where} is gone")
         elif key == "required":
-            broken += [f"{place}.{name} is not always there any more" for name in value if name not in current[key]]
+            broken += [f"{place}.{name} is no longer always present" for name in value if name not in current[key]]
         elif isinstance(value, dict) and isinstance(current[key], dict):
             broken += broken_promises(cast("Schema", value), current[key], where)
         elif value != current[key]:

@@ -75,7 +75,7 @@ def release(repository: Path, version: str, today: date) -> str:
     changed = run(["git", "status", "--porcelain"], cwd=repository).splitlines()
     if changed:
         names = ", ".join(line[3:] for line in changed[:_MOST_SHOWN]) + (", …" if len(changed) > _MOST_SHOWN else "")
-        raise RefusalError("work tree", names, "has changes that no commit has", "commit or remove them")
+        raise RefusalError("work tree", names, "has uncommitted changes", "commit or remove them")
     changelog, project = (repository / _CHANGELOG).read_text("utf-8"), (repository / _PROJECT).read_text("utf-8")
     _check_order(version, number, project, _released(repository, changelog))
     dated = with_release(changelog, version, today)
@@ -111,7 +111,7 @@ def with_release(changelog: str, version: str, today: date) -> str:
         texts += [text] if text else []
     if not texts:
         fix = f"describe below `## {NEXT}`, at the top, what {version} changes for users"
-        raise RefusalError(_CHANGELOG, "", "has nothing that is not released", fix)
+        raise RefusalError(_CHANGELOG, "", "has no unreleased changes", fix)
     new = [(NEXT, ""), (f"{version} ({today.isoformat()})", "\n\n".join(texts))]
     written = (f"## {heading}\n" + (f"\n{text}\n" if text else "") for heading, text in (*new, *sections))
     return f"{before[1]}\n\n" + "\n".join(written)

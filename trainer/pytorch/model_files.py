@@ -311,7 +311,7 @@ def _verified(path: Path, model: nn.Module, cases: list[comparison.Case]) -> Pro
         return program
     if comparison.difference(model, cases):
         fix = "Fix: in evaluation mode, neither random numbers nor changes of its own state"
-        raise ExportError(f"the network answers the same inputs otherwise in each call. {fix}")
+        raise ExportError(f"the network gives different answers to the same inputs. {fix}")
     raise _OtherAnswersError(f"{path.name}: compared with the network, it {why}")
 
 

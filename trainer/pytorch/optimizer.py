@@ -69,7 +69,7 @@ class OptimizerConfig:
             "minimum_learning_rate": ("schedule", ("cosine", "linear", "wsd")),
         }
         messages = [
-            f"{name}={getattr(self, name)}: is of no use with {option}={getattr(self, option)}. "
+            f"{name}={getattr(self, name)}: has no effect with {option}={getattr(self, option)}. "
             f"Fix: --{option} {' or '.join(choices)}, or leave it out"
             for name, (option, choices) in needed.items()
             if getattr(self, name) != getattr(defaults, name) and getattr(self, option) not in choices

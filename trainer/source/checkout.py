@@ -44,7 +44,7 @@ def load(store: DiskObjectStore, sha: ObjectID, kind: type[Kind]) -> Kind:
     content = stored.as_raw_string()
     header = b"%s %d\0" % (stored.type_name, len(content))
     if hashlib.sha1(header + content, usedforsecurity=False).hexdigest().encode() != sha:
-        raise SourceError(f"object {printable(sha)}: the server sent another content under this id")
+        raise SourceError(f"object {printable(sha)}: the server sent different content under this id")
     return stored
 
 

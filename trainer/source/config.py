@@ -139,7 +139,7 @@ def _checked_url(address: str) -> SplitResult:
         public = re.split(r"[?#]", repository)[0]
         raise ValueError(
             f"repository='{public}***': must have no query and no fragment. Fix: leave out what follows the path; "
-            "a token belongs into a Secret of type kubernetes.io/basic-auth whose mount is credentials_dir"
+            "a token belongs in a Secret of type kubernetes.io/basic-auth whose mount is credentials_dir"
         )
     try:
         url = urlsplit(repository)

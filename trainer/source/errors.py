@@ -16,7 +16,7 @@ class RetryableError(SourceError):
 
 
 class ProtocolRefusedError(SourceError):
-    """The server understood what is wanted and does not give it."""
+    """The server understood the request and refuses it."""
 
 
 def printable(text: str | bytes, limit: int = 1000) -> str:

@@ -189,5 +189,5 @@ def _classified(error: Exception) -> SourceError:
     if isinstance(error, (HTTPError, HangupException)) or isinstance(error.__cause__, HTTPError):
         return RetryableError(f"the server broke off: {error}")
     if isinstance(error, GitProtocolError):
-        return ProtocolRefusedError(f"the server does not give it: {error}")
+        return ProtocolRefusedError(f"the server refuses it: {error}")
     return SourceError(f"what the server sends is not git's protocol, or not a whole pack: {error!r}")

@@ -105,7 +105,7 @@ def _watched(response: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPResponse:
             head += data
             if head[PACKET_HEADER:].startswith(ERROR_PACKET):
                 message = (head + read(LONGEST_ERROR))[PACKET_HEADER + len(ERROR_PACKET) :]
-                raise ProtocolRefusedError(f"the server does not give it: {message.decode(errors='replace').strip()}")
+                raise ProtocolRefusedError(f"the server refuses it: {message.decode(errors='replace').strip()}")
         return data
 
     response.read = watching

@@ -184,7 +184,7 @@ class Chief:
         Raises:
             _StoppedError: a stop signal came.
             RunError: nothing moved for train_timeout_seconds.
-            tensorflow.errors.OpError: a step failed otherwise than by the loss of a worker.
+            tensorflow.errors.OpError: a step failed for another reason than the loss of a worker.
         """
         limit = self._config.train_timeout_seconds
         moved = looked = time.monotonic()

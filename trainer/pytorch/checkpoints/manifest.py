@@ -73,7 +73,7 @@ class Manifest:
         """Compare the SHA-256 of these files of the manifest.
 
         Raises:
-            DamagedError: one is missing or has another content.
+            DamagedError: one is missing or has different content.
             CheckpointError: one cannot be read now.
         """
         for name in names:

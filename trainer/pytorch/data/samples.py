@@ -80,7 +80,7 @@ def _refuse_tokens_of_others(data_dir: Path, sums: Mapping[SplitName, NDArray[np
     for split in SPLITS:
         path = data_dir / token_files.FILES[split]
         if path.exists() and path.read_bytes() != token_files.encode(sums[split], vocabulary=BYTES):
-            limit = f"has tokens of another maker and no {token_files.DESCRIPTION}; they are not replaced"
+            limit = f"has tokens of another origin and no {token_files.DESCRIPTION}; they are not replaced"
             raise DataError(f"{path}: {limit}. {token_files.fix(data_dir)}, or for the small set another --data_dir")
 
 
@@ -100,7 +100,7 @@ def _refuse_images_of_others(data_dir: Path) -> None:
     other = next((path for path in present if path not in own or not _shows(path, own[path])), None)
     if other is not None:
         held_out = data_dir / FOLDERS["held_out"]
-        limit = f"is a file of another maker, and {held_out} is missing; nothing is added"
+        limit = f"is a file of another origin, and {held_out} is missing; nothing is added"
         raise DataError(f"{other}: {limit}. Fix: add {held_out} with the same classes, or another --data_dir")
 
 

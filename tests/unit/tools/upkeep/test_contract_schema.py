@@ -67,7 +67,7 @@ def _without_a_field_of_a_pool(schema):
         (_without_an_output, "contract.properties.queue is gone"),
         (_of_another_type, "contract.properties.queue.type was 'string' and is 'integer'"),
         (_of_another_meaning, "contract.properties.queue.description was"),
-        (_not_always_there, "contract.queue is not always there any more"),
+        (_not_always_there, "contract.queue is no longer always present"),
         (_without_a_field_of_a_pool, "PoolOffer.properties.max_nodes is gone"),
     ],
 )

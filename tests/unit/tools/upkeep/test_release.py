@@ -151,7 +151,7 @@ def test_a_work_tree_with_changes_is_refused(repository: Repository, name: str) 
 def test_a_release_without_a_change_is_refused(repository: Repository, headings: str) -> None:
     repository.write("CHANGELOG.md", f"# Changelog\n\n{headings}## 0.1.0 (2026-11-01)\n\n- The first one.\n")
     repository.commit()
-    assert_refused(repository, r"CHANGELOG\.md = '': has nothing that is not released\. Fix: describe below")
+    assert_refused(repository, r"CHANGELOG\.md = '': has no unreleased changes\. Fix: describe below")
 
 
 def test_a_commit_that_git_rejects_leaves_nothing_behind(repository: Repository) -> None:

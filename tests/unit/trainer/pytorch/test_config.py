@@ -180,20 +180,20 @@ def test_a_named_model_brings_its_own_arguments():
         ("--pipeline_schedule gpipe --pipeline_parallel 2 --microbatches 4", None),
         (
             "--optimizer sgd --adam_betas 0.9 0.95",
-            "adam_betas=(0.9, 0.95): is of no use with optimizer=sgd. Fix: --optimizer adamw, or leave it out",
+            "adam_betas=(0.9, 0.95): has no effect with optimizer=sgd. Fix: --optimizer adamw, or leave it out",
         ),
         (
             "--sgd_momentum 0.5",
-            "sgd_momentum=0.5: is of no use with optimizer=adamw. Fix: --optimizer sgd, or leave it out",
+            "sgd_momentum=0.5: has no effect with optimizer=adamw. Fix: --optimizer sgd, or leave it out",
         ),
         (
             "--decay_fraction 0.5",
-            "decay_fraction=0.5: is of no use with schedule=cosine. Fix: --schedule wsd, or leave it out",
+            "decay_fraction=0.5: has no effect with schedule=cosine. Fix: --schedule wsd, or leave it out",
         ),
         (
             "--schedule constant --minimum_learning_rate 1e-4",
             (
-                "minimum_learning_rate=0.0001: is of no use with schedule=constant. "
+                "minimum_learning_rate=0.0001: has no effect with schedule=constant. "
                 "Fix: --schedule cosine or linear or wsd, or leave it out"
             ),
         ),

@@ -205,7 +205,7 @@ class FailsLate(torch.nn.Module):
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (Random(), "answers the same inputs otherwise in each call. Fix: in evaluation mode, neither random numbers"),
+        (Random(), "gives different answers to the same inputs. Fix: in evaluation mode, neither random numbers"),
         (OnlyMany(), "Fix: a network that takes any number of samples, also one, in evaluation mode"),
         (FailsLate(), "too large. Fix: the network, or data without them"),
     ],

@@ -185,7 +185,7 @@ def test_content_that_is_not_what_its_id_says():
     sha = ObjectID(Blob.from_string(b"honest").id)
     honest, lying = ({sha: Blob.from_raw_string(Blob.type_num, content, sha=sha)} for content in (b"honest", b"evil"))
     assert load(honest, sha, Blob).data == b"honest"
-    with pytest.raises(SourceError, match="another content under this id"):
+    with pytest.raises(SourceError, match="different content under this id"):
         load(lying, sha, Blob)
 
 

@@ -111,7 +111,7 @@ def test_files_and_folders_in_great_number(repository, fetch, destination):
     [
         (["--branch", "absent"], "the repository has no branch 'absent'"),
         (["--tag", "absent"], "the repository has no tag 'absent'"),
-        (["--commit", "0123456789" * 4], "the server does not give it"),
+        (["--commit", "0123456789" * 4], "the server refuses it"),
     ],
 )
 def test_what_is_not_there(*, repository, fetch, destination, capfd, arguments, message):

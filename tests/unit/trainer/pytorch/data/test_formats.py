@@ -281,7 +281,7 @@ def test_tokens_of_another_program_are_not_replaced(tmp_path, capsys, present):
         np.array([1, 2, 499], dtype="<u2").tofile(tmp_path / name)
     assert prepare_data.main(["--data_dir", str(tmp_path), "--dataset", "tokens"]) == 1
     said = capsys.readouterr().err
-    assert f"{present[0]}: has tokens of another maker and no tokens.json; they are not replaced. Fix: " in said
+    assert f"{present[0]}: has tokens of another origin and no tokens.json; they are not replaced. Fix: " in said
     assert "trainer.pytorch.data.describe_tokens" in said
     assert {path.name for path in tmp_path.iterdir()} == set(present)
     assert all((tmp_path / name).stat().st_size == 6 for name in present)
@@ -301,7 +301,7 @@ def test_images_without_held_out_ones_are_not_added_to(tmp_path, capsys, name):
     Image.new("L", (8, 8)).save(path, format="PNG")
     assert prepare_data.main(["--data_dir", str(tmp_path), "--dataset", "image_folder"]) == 1
     said = capsys.readouterr().err
-    assert f"{name}: is a file of another maker, and {tmp_path / 'val'} is missing; nothing is added. Fix: " in said
+    assert f"{name}: is a file of another origin, and {tmp_path / 'val'} is missing; nothing is added. Fix: " in said
     assert [each for each in tmp_path.rglob("*") if each.is_file()] == [path]
 
 
