@@ -65,7 +65,7 @@ _MODULES = {
     **dict.fromkeys(("shell", "port-forward", "copy", "files", "tensorboard"), "athanor.runs.command"),
     **dict.fromkeys(("logs", "watch", "curves", "why"), "athanor.runs.questions"),
 }
-"""By command: the module whose `run` does the work. Importing some of them takes longer than everything else."""
+"""Modules by command, whose `run` does the work. Importing some of them takes longer than everything else."""
 _OF_RUNS = {_MODULES["stop"], _MODULES["logs"]}
 """Modules of the commands that also work after `runs`."""
 

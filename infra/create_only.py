@@ -51,7 +51,7 @@ class CreateOnly:
     setting: str
     """The setting that determines it."""
     limit: str
-    """Why it cannot be changed."""
+    """The reason why it cannot be changed."""
     fix: str
     forbids: Callable[[Any, Any], bool] = _differs
     """Whether it cannot be changed from the first value to the second. Default: it cannot be changed at all."""

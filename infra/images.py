@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from infra.settings.stack import Settings
 
 TrainerFramework = Literal["pytorch", "tensorflow"]
-"""Whose packages an image has: one base image each."""
+"""Framework whose packages an image has: one base image each."""
 TrainerImage = Literal["training", "serving", "tensorflow"]
 """`training` runs PyTorch and MPI jobs and the platform's own programs, `serving` services, `tensorflow` its jobs."""
 

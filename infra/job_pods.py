@@ -9,6 +9,6 @@ REQUIREMENTS = "requirements"
 STOPPED_EXIT_STATUS = 143
 """128 + SIGTERM: how a pod ends that was asked to, such as one that is evicted or whose liveness probe fails."""
 NOT_AGAIN_EXIT_STATUS = 78
-"""How a program ends that says that it would fail in the same way again (EX_CONFIG of sysexits.h)."""
+"""Exit status of a program that would fail in the same way again (EX_CONFIG of sysexits.h)."""
 RESTART_EXIT_STATUS = 75
-"""How a pod ends whose program failed and may start again, with all other pods (EX_TEMPFAIL of sysexits.h)."""
+"""Exit status of a pod whose program failed and may start again with all other pods (EX_TEMPFAIL of sysexits.h)."""

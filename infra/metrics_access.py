@@ -21,5 +21,5 @@ READERS: tuple[Manifest, ...] = (
     },
     {"namespaceSelector": {"matchLabels": {"athanor.dev/reads-metrics": "true"}}},
 )
-"""Who may read the metrics of workloads, as peers of a NetworkPolicy: our Prometheus, ACK's, and that of a namespace
+"""Readers of the metrics of workloads, as peers of a NetworkPolicy: our Prometheus, ACK's, and that of a namespace
 with this label, which the owner of an existing Prometheus sets."""

@@ -37,7 +37,7 @@ class ResolvedPlatform(PlatformFields[str, PlatformOffers]):
 
 @dataclass(frozen=True, kw_only=True)
 class Platform(PlatformFields[pulumi.Input[str], pulumi.Input[PlatformOffers]]):
-    """Where workloads run: built by `create_platform` in its own stack, by `from_stack` or `from_cluster` in others."""
+    """A platform for workloads: of `create_platform` in its own stack, of `from_stack` or `from_cluster` in others."""
 
     provider: kubernetes.Provider
     """Provider of the cluster."""

@@ -29,7 +29,7 @@ TERWAY_CONFIG = "athanor-erdma"
 """Name of the ConfigMap that Terway merges into its own configuration on the nodes that name it."""
 _DEVICES = {"erdma": "aliyun/erdma", "lingjun": "rdma/hca"}
 ERDMA_PER_INTERFACE = 200
-"""How often pods of a node can ask for each of its eRDMA interfaces (the controller's device plugin)."""
+"""Number of times that pods of a node can ask for each of its eRDMA interfaces (the controller's device plugin)."""
 _RDMA_OR_FAILURE = {
     # Without a library or a device NCCL takes TCP, and says so at INFO only (src/misc/ibvsymbols.cc). With its network
     # named it fails instead: "Failed to initialize any NET plugin" (src/plugin/net.cc).

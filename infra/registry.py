@@ -23,7 +23,8 @@ _REST = re.compile(
 )
 _REGISTRY = re.compile(rf"(?P<host>{_HOST})(?:/{_PATH})?")
 _LONGEST_PATH = 255
-"""Without the host, but with Docker Hub's `library/` (distribution/reference 0.6.0, RepositoryNameTotalLengthMax)."""
+"""Length without the host, but with Docker Hub's `library/` (distribution/reference 0.6.0,
+RepositoryNameTotalLengthMax)."""
 CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 """Fields of a pod spec that hold containers."""
 _Object = dict[str, Any]
@@ -77,7 +78,7 @@ class ImageReference:
 
 @dataclass(frozen=True, kw_only=True)
 class Mirror:
-    """Where every image is pulled from."""
+    """The registry that every image is pulled from."""
 
     registry: str
     """Host and, if any, path below it: my-acr-registry-vpc.cn-hangzhou.cr.aliyuncs.com/mirror."""

@@ -31,7 +31,7 @@ class Exempt(BaseModel):
     object: str
     """Its kind and name, such as `DaemonSet gpu-system/dcgm-exporter` or `NodePool a10`."""
     reason: str = Field(min_length=10)
-    """Why it may do what nothing else may."""
+    """Reason of the exemption."""
 
 
 class RuleConfig(BaseModel):

@@ -51,7 +51,7 @@ _MODULES = "/etc/athanor/python"
 MODULES = Mount(name="athanor-run", path=_MODULES, volume={"configMap": {"name": RUN_MODULE_OBJECT, "optional": True}})
 """athanor_run, of the platform's release; a platform of an earlier one has none, which must not stop a pod."""
 _IMPORT = f'export PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{_MODULES}"; '
-"""In a shell, since a variable of the pod would replace the image's own PYTHONPATH."""
+"""Import path set in a shell, since a variable of the pod would replace the image's own PYTHONPATH."""
 _MOVE = (
     f'[ -w . ] || {{ to={WORKING_DIRECTORY}; mkdir -p "$to"; for each in "$PWD"/* "$PWD"/.[!.]*; do '
     '[ -e "$each" ] && ln -s "$each" "$to/" 2>/dev/null; done; cd "$to"; }; '
@@ -76,7 +76,7 @@ def cache_variables(name: str | None) -> dict[str, str]:
 
 
 PACKAGES_FOLDER, PACKAGES = f"{OUTPUT_PATH}/.packages", f"{HOME}/.packages"
-"""Where the Python packages of all jobs are, and where a pod finds its own."""
+"""Folder of the Python packages of all jobs, and link by which a pod finds its own."""
 IMPORT_PACKAGES = (
     f'export PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{PACKAGES}/site-packages" PATH="$PATH:{PACKAGES}/bin"; '
 )

@@ -41,7 +41,7 @@ _RUN: Manifest = {
     "name": _RUN_VARIABLE,
     "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{RUN_ANNOTATION}']"}},
 }
-"""Which run of the job a pod belongs to."""
+"""Annotation of the job's run that a pod belongs to."""
 _PORTS = {"https": 443, "http": 80, "ssh": 22}
 _SSH_USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}")
 _ADDRESS = re.compile(r"[!-~]+")
@@ -55,7 +55,7 @@ part."""
 _HOST_AND_PATH = re.compile(r"(?P<place>(?:[^@/:\s]+@)?[^@/:\s]+):(?!:|//|[^/]*@)(?P<path>[^\s].*)")
 """git@github.com:team/project.git (git-fetch(1), "GIT URLS"); trainer/source/address.py reads the same."""
 _DEFAULT_BRANCH = "HEAD"
-"""As trainer/source/fetch.py calls it."""
+"""Its name in trainer/source/fetch.py."""
 _SUBDIRECTORY = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 
 

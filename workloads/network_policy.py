@@ -24,7 +24,7 @@ EVERY_POD: Manifest = {"namespaceSelector": {}}
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyIdentity:
-    """Whose a policy is. Its name says all of it: a job and a service, and those of two stacks, may be called alike."""
+    """The owner of a policy. Its name has all of it: a job and a service, or two stacks', may have one name."""
 
     what: Literal["job", "service", "source"]
     """Its purpose; `source`: the pod that fetches a job's code."""

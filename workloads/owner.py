@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _declared: WeakKeyDictionary[pulumi.Resource, dict[tuple[str, str], str]] = WeakKeyDictionary()
-"""Who has which name, by the stack of the run and (what is named, name)."""
+"""Owners of names, by the stack of the run and (what is named, name)."""
 
 
 def own_label() -> str:

@@ -97,7 +97,7 @@ class Placement:
     """The requirements of a workload for the nodes of its pods."""
 
     pods: int
-    """How many pods run at once."""
+    """Number of pods that run at once."""
     own_labels: Mapping[str, str]
     """Labels that all of them and no other pod carry."""
     resources: Resources

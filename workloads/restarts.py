@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from workloads.roles import Restart
 
 LOSSES = 100
-"""How often a job starts again because of pods that were taken away, which the program has no part in. The limit is
+"""Most restarts of a job because of pods that were taken away, which the program has no part in. The limit is
 for those that are lost again and again, such as pods that never pass their liveness probe."""
 PLATFORM_PROGRAM_RESTARTS = 10
 """Restarts of the platform's own programs, which continue from their checkpoints, and of elastic jobs."""

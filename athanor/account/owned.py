@@ -54,7 +54,7 @@ class Leftover:
     billed: bool
     """Whether it costs money by existing."""
     known_by: str
-    """Why it is taken for the stack's."""
+    """Evidence that it is the stack's."""
     certain: bool = True
     """Whether it is the stack's: disks of deleted clusters may have been another stack's."""
 

@@ -76,7 +76,7 @@ class Sync:
     differing: tuple[str, ...] = ()
     """Names that the last round found, and left, different; those that are left alone do not count."""
     _stuck: dict[str, str] = field(default_factory=dict[str, str])
-    """Why files were not copied that no later round can copy either; each reason is said once."""
+    """Reasons why files cannot be copied, also by later rounds; each reason is said once."""
 
     def __post_init__(self) -> None:
         """Read the last equal state."""

@@ -36,7 +36,7 @@ class LogReference:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Why a job does not run, and what to do."""
+    """The cause why a job does not run, and the next step."""
 
     cause: str
     """One word, for programs."""
@@ -72,7 +72,7 @@ class Status:
 
     @property
     def hindrance(self) -> str | None:
-        """Why it waits, where that does not go away by itself."""
+        """The reason why it waits, if that does not resolve by itself."""
         reason = self.waiting.get("reason")
         return None if reason in _ON_THE_WAY else reason
 
@@ -92,7 +92,7 @@ class Status:
 
     @property
     def log(self) -> LogReference:
-        """Where its last words are."""
+        """The log with its last lines."""
         ended_now = bool(self.status.get("state", {}).get("terminated"))
         return LogReference(pod=name_of(self.pod), container=self.name, previous=bool(self.exit) and not ended_now)
 

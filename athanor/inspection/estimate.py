@@ -25,7 +25,7 @@ _WAITING = {*_SHORT, "quota", "behind", "unschedulable", "scheduler"}
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """When a job that runs will have ended."""
+    """The expected end of a running job."""
 
     job: str
     """Name of its object, in the namespace that is asked about."""

@@ -14,12 +14,13 @@ _LINES_BEHIND = 30
 # torch.distributed writes `[rank3]: ` before each line of a traceback, torchrun `[default3]:` where it tees.
 _MARK = r"(?:\[[a-z]+[0-9]+\]: ?)?"
 _HEADER = re.compile(rf"({_MARK})(?:Original |(?P<group>  \+ Exception Group ))?Traceback \(most recent call last\):")
-"""Also of the one that torch repeats in an error: that of a DataLoader's worker, whose cause it does not name."""
+"""Header of a traceback, also of the one that torch repeats in an error: that of a DataLoader's worker, whose cause it
+does not name."""
 _END_OF_GROUP = re.compile(r" {4}\+-{30,}")
 _FRAME = re.compile(r"[ |]*\|(?:  |\s*(?:Exception Group )?Traceback \(most)")
 """A line of an exception group that is not of an error's message."""
 _OF_TORCHRUN = "torch.distributed.elastic."
-"""How the exceptions begin that torchrun itself ends with."""
+"""Beginnings of the exceptions that torchrun itself ends with."""
 _RULE = re.compile(r"={20,}")
 _CARETS = re.compile(r"[\s|~^]+")
 _MESSAGE_LINES = 15

@@ -26,7 +26,7 @@ _SHOWN = 500
 _OWN_FIELDS = ("_time", "_msg", "_stream", "_stream_id")
 _POD_FIELDS = "kubernetes."
 _NO_MESSAGE = "missing _msg field;"
-"""How the collector's stand-in for a missing message begins."""
+"""Beginning of the collector's stand-in for a missing message."""
 _TAG = re.compile(r'([\w.]+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -40,7 +40,7 @@ class RejectedQueryError(LogStoreError):
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Whose line it is, as the collector says."""
+    """The origin of a line according to the collector."""
 
     namespace: str
     pod: str

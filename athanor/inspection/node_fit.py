@@ -29,11 +29,11 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 @dataclass(frozen=True, kw_only=True)
 class Shortage:
-    """Why a role's pods do not all have a node."""
+    """The shortage that keeps some of a role's pods from a node."""
 
     role: Role
     placed: int
-    """How many of the pods that wait could have one now."""
+    """Number of waiting pods that could have a node now."""
     resource: str
     """Resource that is short."""
     each: Fraction

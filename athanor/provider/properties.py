@@ -28,7 +28,7 @@ class Choice:
     name: str
     """Name of the type in the schema."""
     classes: Mapping[str, type]
-    """By the name that a program writes."""
+    """Classes by the name that a program writes."""
     is_list: bool = False
     """Whether the field takes any number of them."""
 

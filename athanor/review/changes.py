@@ -37,7 +37,7 @@ _SECRETS = "kubernetes:core/v1:Secret"
 OWN_NAME = "metadata.name"
 """Path of a Kubernetes object's name, which often holds a hash of all else."""
 _INTERNAL = "__"
-"""How names of inputs begin that the SDKs add for themselves, such as __defaults."""
+"""Prefix of inputs that the SDKs add for themselves, such as __defaults."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class Change:
 
     @property
     def component(self) -> tuple[tuple[str, ...], str]:
-        """What it belongs to, a component to itself: the type tokens of its parents, and the nearest's logical name."""
+        """Its component, itself for a component: the type tokens of its parents, and the nearest's logical name."""
         if not self.custom:
             return tuple(token for token in urn_types(self.urn) if token != STACK_TYPE), self.name
         parents = tuple(token for token in urn_types(self.urn)[:-1] if token != STACK_TYPE)

@@ -84,7 +84,7 @@ class Running:
 
     pods: tuple[Pod, ...]
     nodes: dict[str, int]
-    """How many nodes each pool has."""
+    """Number of nodes of each pool."""
     claims_of_volumes: dict[str, tuple[str, str]]
     """Namespace and name of the claim that is bound to a volume, by the volume's name."""
 

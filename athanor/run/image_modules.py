@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from workloads.job_args import JobArgs
 
 _OUR_IMAGE = re.compile(r"(?:.*/)?athanor/trainer(?:-tensorflow)?[:@].*")
-"""As infra/images.py names those that are built from these sources, in whatever registry they are."""
+"""Names of images built from these sources (infra/images.py), in any registry."""
 _OF_PYTORCH = """
 PIL click cloudpickle csimdjson cuda docstring_parser dulwich filelock fsspec functorch google grpc h11 httptools
 isympy jinja2 joblib markupsafe ml_dtypes mpi4py mpmath narwhals networkx numpy nvidia opentelemetry orjson

@@ -23,7 +23,7 @@ class Replaced:
     job_name: str = ""
     """Empty also where the start of the run before was cut off."""
     repetition: int = 0
-    """Which one it was of the same content: without another number, its job would have the same name."""
+    """Number of the run with the same content: without another number, its job would have the same name."""
     phase: str | None = None
     """Phase of its job; None if the cluster has none."""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 _HOLDER = re.compile(r"created by (?P<user>\S+)@(?P<host>\S+) \(pid (?P<pid>\d+)\)")
-"""How the engine names who holds a lock, a line for each (pulumi, pkg/backend/diy/lock.go)."""
+"""The engine's description of a lock's holder, a line for each (pulumi, pkg/backend/diy/lock.go)."""
 
 
 def past_left_locks(stack: Stack, work: Callable[[], Result]) -> Result:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 REMINDED = "Volcano's controller had overlooked the job, and has been reminded of it"
 """Message for users who follow the job."""
 _FIRST_SECONDS = 5.0
-"""How long a job may have no pods before somebody asks why: the scheduler admits most within a second."""
+"""Seconds that a job may have no pods before it is checked: the scheduler admits most within a second."""
 _LAST_SECONDS = 60.0
-"""How often it is asked of a job that waits for hours: each question starts kubectl three times."""
+"""Seconds between checks of a job that waits for hours: each check starts kubectl three times."""
 
 
 class Reminder:

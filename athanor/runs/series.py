@@ -51,7 +51,7 @@ class Series:
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     """Its hyperparameters, by their names."""
     earlier: int = 0
-    """How many of the points are of earlier starts of the pod."""
+    """Number of points from earlier starts of the pod."""
 
     def and_then(self, later: Series) -> Series:
         """Return these lines and those of a later start."""

@@ -34,7 +34,7 @@ _SERVER = "Exception calling application: "
 _NO_PLUGIN = re.compile(r"download and install resource plugin 'pulumi-resource-(?P<name>[a-z-]+)'")
 _NOTHING_NEW = "update failed"
 _STDERR = "stderr: "
-"""What comes before the engine's own words in an error of the Automation API, after its status and output."""
+"""Text before the engine's own words in an error of the Automation API, after its status and output."""
 _UNREADABLE_SECRETS = "incorrect passphrase"
 _FIXES = {
     "unknown stack ": "\nFix: name the platform's stack as `pulumi stack ls --all` lists it, or omit --platform: the"

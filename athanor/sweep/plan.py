@@ -48,7 +48,7 @@ class Plan(BaseModel):
     goal: Literal["minimize", "maximize"]
     stop_early: Literal["median"] | None
     stop_early_after: int
-    """How many trials must have completed before one is stopped."""
+    """Number of trials that must have completed before one is stopped."""
     then: tuple[str, ...] = ()
     """The command that runs once at the end, with {placeholders}; none by default."""
 

@@ -37,7 +37,7 @@ class Row:
     """The result of a completed trial, and the latest value of another."""
     best: bool
     reason: str
-    """Why it failed."""
+    """Reason of its failure."""
 
 
 def row_of(trial: FrozenTrial, run: str, look: Look | None, *, is_best: bool) -> Row:

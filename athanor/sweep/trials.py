@@ -32,7 +32,7 @@ _JOB, _REASON, _DELETED = "job", "reason", "deleted"
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a run's job is."""
+    """Location of a run's job."""
 
     namespace: str
     job: str

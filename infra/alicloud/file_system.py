@@ -26,7 +26,7 @@ NFS_OPTIONS = ("nolock", "tcp", "noresvport", "vers=3")
 
 @dataclass(frozen=True, kw_only=True)
 class FileSystemPlace:
-    """Where a file system is created."""
+    """The location of a new file system."""
 
     settings: AlicloudSettings
     network: AlicloudNetwork
@@ -34,7 +34,7 @@ class FileSystemPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Where nodes mount a file system from."""
+    """The export of a file system that nodes mount."""
 
     server: pulumi.Input[str]
     """Domain name of the mount target."""

@@ -29,7 +29,7 @@ DCGM_EXPORTER_PORT = 9400
 COLLECT_SECONDS = 30
 """Time between two samples."""
 EVENT_WINDOW_SECONDS = 300
-"""How far back DCGM_EXP_XID_ERRORS_COUNT and DCGM_EXP_CLOCK_EVENTS_COUNT count samples."""
+"""Window within which DCGM_EXP_XID_ERRORS_COUNT and DCGM_EXP_CLOCK_EVENTS_COUNT count samples."""
 _COUNTERS_FILE = "counters.csv"
 
 # DCGM field, Prometheus type, help. What alerts and dashboards use, and no more: each costs a series per GPU.

@@ -40,7 +40,7 @@ class MetricsAdapterArgs:
     """Arguments of the objects of the adapter."""
 
     scrape_interval_seconds: int
-    """How often Prometheus scrapes its targets."""
+    """Interval at which Prometheus scrapes its targets."""
     resource_metrics: bool
     """Whether it also serves CPU and memory: at most one server of a cluster may."""
     image: str

@@ -88,7 +88,7 @@ class MonitorsArgs:
     selector_labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Further labels of the monitors, by which a Prometheus selects them."""
     interval_seconds: int = 30
-    """How often a target is read, unless it has a longer interval of its own."""
+    """Interval at which a target is scraped, unless it has a longer interval of its own."""
     volcano: bool = True
     """Whether this platform installed Volcano."""
     dcgm_exporter: bool = False

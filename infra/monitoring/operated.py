@@ -31,7 +31,7 @@ class Operated:
 
     @property
     def url(self) -> str:
-        """Where it answers inside the cluster."""
+        """Its address inside the cluster."""
         return f"http://{self.part}.{NAMESPACE}.svc:{self.port}"
 
     @property

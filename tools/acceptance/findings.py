@@ -71,7 +71,7 @@ class Entry:
     step: str
     status: Status
     reason: str = ""
-    """Why it did not pass."""
+    """Reason why it did not pass."""
     began: str
     """UTC, ISO 8601."""
     seconds: float

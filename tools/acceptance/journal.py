@@ -53,7 +53,7 @@ class Journal:
 
     @property
     def began(self) -> str:
-        """When the run began."""
+        """Start of the run."""
         return self._content["began"]
 
     @property

@@ -21,7 +21,7 @@ _LIMIT = (
     " grow to its `maximum` if something goes wrong."
 )
 HOURS = 3
-"""How long an environment is there. A guess, and no measurement: half an hour to make it, two hours of steps that wait
+"""Hours that an environment exists. A guess, not a measurement: half an hour to make it, two hours of steps that wait
 for machines, half an hour to take it away."""
 
 

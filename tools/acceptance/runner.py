@@ -52,7 +52,7 @@ class Runner:
     failure_evidence: Callable[[Findings], None] = lambda _: None
     """Adds the cause to the error of a failed step."""
     keep: str = ""
-    """Why the environment stays; empty: it does not."""
+    """Reason why the environment stays; empty: it does not."""
 
     def run(self) -> bool:
         """Run what did not pass yet; returns whether the run was interrupted.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Found = TypeVar("Found")
 
 _KUBECONFIG_MINUTES = 24 * 60
-"""How long the kubeconfig of a run is valid (DescribeClusterUserKubeconfig takes 15 minutes to 3 days)."""
+"""Validity of a run's kubeconfig (DescribeClusterUserKubeconfig takes 15 minutes to 3 days)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Patience:
 
 @dataclass(kw_only=True)
 class Site:
-    """Where a run takes place."""
+    """The context of a run."""
 
     stack: str
     settings: Settings

@@ -31,7 +31,7 @@ class Probe:
     cpus: int
     memory_gib: int
     busy_seconds: int = 0
-    """How long the GPUs compute."""
+    """Seconds for which the GPUs compute."""
     check_minutes: int = 0
     """Instead, how long `trainer.hardware_check` may take."""
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRequest:
-    """What to build: `dockerfile` in `context`, on the image `base` of the layout that the result goes to."""
+    """A build: `dockerfile` in `context`, on the image `base` of the layout that the result goes to."""
 
     context: Path
     dockerfile: Path

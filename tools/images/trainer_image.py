@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tools.progress import Progress
 
 KEPT_IMAGES = 3
-"""How many images of each name stay in the cache, the last used ones: to go back and forth between them."""
+"""Number of images of each name that stay in the cache, the last used ones, to switch between them."""
 
 
 def ensure_trainer_images(

@@ -127,7 +127,7 @@ class LocalCluster:
 
     @property
     def containerd_socket(self) -> Path:
-        """Where the node's containerd answers; its images are in the namespace k8s.io."""
+        """Socket of the node's containerd; its images are in the namespace k8s.io."""
         return self.layout.containerd_socket
 
     @property

@@ -40,7 +40,7 @@ MEMORY_LIMITS_MIB = {
 _SIMULATOR_COMPONENT = "kwok-controller"
 FRONT_PROXY_AUTHORITY, FRONT_PROXY = "front-proxy-ca", "front-proxy-client"
 _AUTOSCALER_SYNC_SECONDS = 5
-"""How often the number of pods is compared with the load: as often as the targets of `make up` are scraped."""
+"""Interval at which the number of pods is compared with the load: as often as the targets of `make up` are scraped."""
 
 
 def authority(layout: Layout) -> Authority:

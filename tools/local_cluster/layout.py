@@ -73,7 +73,7 @@ class Network:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where one cluster keeps its things. `down` removes `folder` whole."""
+    """The layout of one cluster's files. `down` removes `folder` whole."""
 
     name: str
     folder: Path
@@ -154,5 +154,5 @@ class Layout:
 
     @property
     def containerd_socket(self) -> Path:
-        """Where the node's containerd answers, also to programs outside the node."""
+        """Socket of the node's containerd, also to programs outside the node."""
         return self.folder / "containerd.sock"

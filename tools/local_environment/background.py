@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from infra.settings.stack import Settings
 
 _ASIDE = "programs"
-"""How its lines begin."""
+"""Beginning of its lines."""
 _NICENESS = 10
 
 

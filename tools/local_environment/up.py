@@ -47,7 +47,7 @@ _SHOWN_DIGITS = (0, 77, 154, 231)
 _NEXT = "Next: make predict IMAGE=42 · make status · make logs JOB=digits-training · make preview · make down"
 _POLL_SECONDS = 0.5
 _READY_POD_ANSWERS_SECONDS = 60.0
-"""How long an address may stay silent before its pods are asked about: kube-proxy follows a ready pod in seconds."""
+"""Seconds that an address may stay silent before its pods are checked: kube-proxy follows a ready pod in seconds."""
 # Go modules and build cache, Python packages, four copies of the image's layers (docs/benchmarks.md).
 _COLD_DISK_BYTES = 25 * 2**30
 

@@ -41,7 +41,7 @@ _FRESH = "to start without them, change the number `rerun` in its arguments"
 
 @dataclass(frozen=True, kw_only=True)
 class LogView:
-    """Which logs of a job are shown, and how."""
+    """Selection of a job's logs, and their form."""
 
     follow: bool = False
     """Whether to follow until the job has ended."""

@@ -58,7 +58,7 @@ class Rerun:
     name: str
     """Name of the object."""
     code: str
-    """Which code it runs, in a sentence; empty: that of its image."""
+    """A sentence about the code that it runs; empty: that of its image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class _Original:
     """A job that is to run again."""
 
     job: Object
-    """As it is in the cluster; of one that is gone, as its program declared it."""
+    """The job as it is in the cluster or, if it is gone, as its program declared it."""
     in_cluster: bool
     engine: Engine | None = None
     """Engine of the stack that declares it; None: its program is not at hand."""
@@ -79,7 +79,7 @@ class _Original:
 
     @property
     def namespace(self) -> str:
-        """Where it is."""
+        """Its namespace."""
         return self.job["metadata"]["namespace"]
 
 

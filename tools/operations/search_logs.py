@@ -30,9 +30,9 @@ class Search:
     query: str
     """Query in LogsQL."""
     since: str = "1h"
-    """How far back: a number with s, m, h, d, w or y."""
+    """Time range to search: a number with s, m, h, d, w or y."""
     limit: int = 1000
-    """How many lines are shown at most, the latest ones."""
+    """Most lines that are shown, the latest ones."""
     namespace: str | None = None
     """Namespace of the pods. Default: all."""
 

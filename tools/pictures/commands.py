@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FOLDER = REPOSITORY / "docs" / "pictures"
 DASHBOARD, END_OF_UP = FOLDER / "job-dashboard.svg", FOLDER / "make-up.svg"
 _FIRST_HEADING = "Services"
-"""Above it are paths of this machine, and a table that is wider than a page."""
+"""Heading below paths of this machine and a table that is wider than a page."""
 _COLUMNS = 140
 
 

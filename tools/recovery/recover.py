@@ -40,7 +40,7 @@ _PASSING = {"pending", "creating", "initial", "initializing", "associating", "mo
 _GOING = {"deleting", "deleted", "removing", "releasing", "unassociating", "uninstalling", "delete_failed"}
 _POLL_SECONDS = 5.0
 PATIENCE_SECONDS = 1800.0
-"""How long something that is still being made is waited for: ACK needs minutes for a cluster or a node."""
+"""Seconds to wait for resources that are still being created: ACK needs minutes for a cluster or a node."""
 _CHOOSE = "delete the unused one in the console, then run the recovery again"
 
 

@@ -14,10 +14,9 @@ from typing import Any
 
 _VERSIONS = (3, 4)
 _OPTIONS = "?metadata=skip"
-"""Without them the engine keeps a second file with each, which it empties before it writes it: killed at that moment,
-it could never read the state again ("failed to load checkpoint: EOF").
-Source: https://pkg.go.dev/gocloud.dev/blob/fileblob#URLOpener
-"""
+"""Options without which the engine keeps a second file with each, which it empties before it writes it: killed at that
+moment, it could never read the state again ("failed to load checkpoint: EOF"). Source:
+https://pkg.go.dev/gocloud.dev/blob/fileblob#URLOpener """
 _FOLDER = re.compile(rf"file://(/[^?%#]*)(?:{re.escape(_OPTIONS)})?")
 _NAME = re.compile(r"[\w.-]+")
 _STACK = "pulumi:pulumi:Stack"

@@ -46,7 +46,7 @@ class Provided:
     version: Version
     origin: Literal["path", "cache", "vendor", "build"]
     seconds: float
-    """How long it took to get; tools that are built together share the time."""
+    """Seconds that it took to get; tools that are built together share the time."""
 
 
 def ensure(names: Iterable[str], report: Progress | None = None) -> dict[str, Path]:

@@ -36,7 +36,7 @@ class CopiedModule:
     without: tuple[str, ...] = ()
     """Patterns of files that are left out, with `/` between folders of the module."""
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    """By file: what is replaced by what. Each must be there: else upstream has changed, and so must this table."""
+    """Replacements by file. Each must be there: else upstream has changed, and so must this table."""
 
 
 _ENGINE = CopiedModule(

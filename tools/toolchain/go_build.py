@@ -45,7 +45,7 @@ class GraphBuild:
 
     @property
     def sources(self) -> Path:
-        """Where the copy is."""
+        """Folder of the copy."""
         return self.folder / "sources"
 
     def copy_sources(self, go: Go) -> None:

@@ -50,7 +50,7 @@ class GoMain:
 
 @dataclass(frozen=True, kw_only=True)
 class Vendor:
-    """Where a tool's vendor offers it; {version}, {arch} (amd64) and {short_arch} (x64) are filled in."""
+    """Address of a tool's download; {version}, {arch} (amd64) and {short_arch} (x64) are filled in."""
 
     url: str
     """The program itself, or a .tar.gz/.tgz that holds it."""

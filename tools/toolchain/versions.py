@@ -25,7 +25,7 @@ class Version(NamedTuple):
 
 
 class Fit(Enum):
-    """Which versions of a program on PATH may stand in for the pinned one."""
+    """The versions of a program on PATH that are accepted in place of the pinned one."""
 
     SAME_MINOR = "same minor version"
     """Its flags or its file formats change between minor versions."""

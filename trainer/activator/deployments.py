@@ -23,7 +23,7 @@ class Seen:
 
     name: str
     replicas: int
-    """As many as there should be."""
+    """Desired number."""
     ready: bool
     """Whether a pod answers."""
     idle_seconds: float

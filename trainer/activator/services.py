@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOOKS_WHILE_WAITING = 5
-"""How much more often it looks while a request waits."""
+"""Factor by which it looks more often while a request waits."""
 
 
 class UnknownServiceError(Exception):
@@ -46,7 +46,7 @@ class _Service:
 
     seen: Seen
     asked: float
-    """When a request came last, by the loop's clock; at first when the service was seen first."""
+    """Time of the last request, by the loop's clock; initially that of the first sight of the service."""
     is_awake: bool
     """Whether requests pass at once."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)

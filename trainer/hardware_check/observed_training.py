@@ -34,7 +34,7 @@ _WARNING = "called a synchronizing CUDA operation"
 
 _POLL_SECONDS = 0.01
 _TRAINER = "Trainer"
-"""By which name the program takes the class from its own module."""
+"""Name by which the program takes the class from its own module."""
 
 
 class Observed:

@@ -93,7 +93,7 @@ MINIATURE = Scale(
     busy_seconds=0.0,
     largest_all_reduce=4096,
 )
-"""For a machine without GPUs: whether the steps work, not how fast anything is."""
+"""Scale for a machine without GPUs: it shows whether the steps work, not how fast anything is."""
 
 
 def start(words: Sequence[str], output: Path, variables: Mapping[str, str]) -> Process:

@@ -43,7 +43,7 @@ class Result:
     seconds: float = 0.0
     figures: dict[str, Any] = field(default_factory=dict[str, Any])
     reason: str = ""
-    """Why it was skipped, or what was wrong."""
+    """The reason why it was skipped, or the failure."""
 
 
 def all_steps(sizes: Sequence[str]) -> list[Step]:

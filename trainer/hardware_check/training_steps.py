@@ -42,7 +42,7 @@ _HUGE_BATCH = 4096
 _STOPPED_AFTER, _STEPS_OF_A_STOPPED_RUN = 4, 8
 _SAVED_STEP = 2
 _WAITS_OF_A_STEP = 1
-"""For the GPU: where the loss, the gradient's norm and what the ranks agree on are read together."""
+"""Waits for the GPU: the loss, the gradient's norm and what the ranks agree on are read together."""
 
 
 def digits(site: Site) -> Figures:

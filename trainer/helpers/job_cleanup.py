@@ -40,7 +40,7 @@ class FinishedJob(NamedTuple):
     name: str
     uid: str
     seconds_ago: int
-    """How long ago it finished."""
+    """Seconds since it finished."""
 
 
 class Pod(NamedTuple):

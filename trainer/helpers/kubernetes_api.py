@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where Kubernetes mounts the token and the certificate of the API server's authority."""
+"""Folder in which Kubernetes mounts the token and the certificate of the API server's authority."""
 _PAGE = 250
 _LIST_ATTEMPTS = 3
 _TIMEOUT_SECONDS = 30
@@ -44,7 +44,7 @@ class _Answer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ApiAddress:
-    """Where the API server is and how to be known to it."""
+    """Address and credentials for the API server."""
 
     host: str
     port: int

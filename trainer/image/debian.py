@@ -47,4 +47,4 @@ EXTERNALLY_MANAGED = f"usr/lib/python{PYTHON}/EXTERNALLY-MANAGED"
 """Debian's mark that pip must leave its packages alone (PEP 668); pods have a pip and no other package manager."""
 
 TIMESTAMP_SECONDS = 1_700_000_000
-"""When every file of the image is said to have changed (Unix time), so that the same content is the same layer."""
+"""Modification time of every file of the image (Unix time), so that the same content is the same layer."""

@@ -45,7 +45,7 @@ NVIDIA_LIBRARY = re.compile(r"lib(cu(?!da\.)|nccl|nv)")
 EXPLANATION = "this is the CPU variant of the image: it holds no GPU libraries"
 
 STAND_INS_FOLDER = PurePosixPath("nvidia/cu13/lib")
-"""Where torch's libraries look for the toolkit's (their run path), relative to site-packages."""
+"""Folder in which torch's libraries look for the toolkit's (their run path), relative to site-packages."""
 
 
 def requirements_for(variant: str, lines: Iterable[str]) -> list[str]:

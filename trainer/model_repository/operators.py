@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 
 _CALLS = (b"ops.torchvision.", b"torchvision::")
-"""How the code of TorchScript and of torch.export, and what a compiled package calls, name them."""
+"""Names of the operators in the code of TorchScript and torch.export, and in a compiled package."""
 _CODE = (".py", ".json")
 
 

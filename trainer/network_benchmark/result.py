@@ -23,7 +23,7 @@ class Result:
     network: str
     run_name: str
     date: str
-    """When the run ended: RFC 3339, UTC."""
+    """Time of the run's end: RFC 3339, UTC."""
     world_size: int
     ranks_per_pod: int
     backend: str
@@ -34,7 +34,7 @@ class Result:
     """Host name of each rank, in the order of ranks."""
     torch_version: str
     all_reduce: list[AllReduce]
-    """By growing size."""
+    """Results by growing size."""
     image_batch_size: int
     image_width: int
     images_per_second_per_rank: float | None

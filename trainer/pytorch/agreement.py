@@ -34,7 +34,7 @@ class Agreed:
     stopping_ranks: int
     """Ranks that were asked to stop."""
     gradient_norm: float
-    """What `Agreement.wait` was given."""
+    """The norm given to `Agreement.wait`."""
 
 
 class Agreement:

@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 Float32Matmul = Literal["highest", "high", "medium"]
 
 _TF32_CAPABILITY = (8, 0)
-"""From Ampere on, tensor cores take float32 operands as TF32 (NVIDIA, "CUDA Programming Guide")."""
+"""Capability from which tensor cores take float32 operands as TF32 (NVIDIA, "CUDA Programming Guide")."""
 _CPU_FEATURES = {"high": "amx_fp16", "medium": "amx_bf16"}
 """CPU features that oneDNN needs to multiply float32 numbers as TF32 or bfloat16. With avx512_bf16 alone it takes the
 kernels of float32, whatever the switch says (oneDNN 3.13, seen in ONEDNN_VERBOSE)."""

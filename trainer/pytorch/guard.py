@@ -35,7 +35,7 @@ _MARGIN_SECONDS = 5.0
 """Gloo ends its own waits at the same limit, with a message that names the connection: it goes first, and the main
 thread dumps what this thread would."""
 _RETURN_SECONDS = 5.0
-"""From the abort to the end of the process: what the main thread needs to write why it failed."""
+"""Seconds from the abort to the end of the process, in which the main thread writes why it failed."""
 _DUMP_SECONDS = 2.0
 """Longest wait for the stacks to be written."""
 LOST_EXIT_STATUS = 75
@@ -47,7 +47,7 @@ _GLOO_ERROR = re.compile(rf"(?:\[\S*gloo/transport/\S+\] |(?={_AFTER_TIMEOUT}))(
 
 
 _TIMED_OUT = ("Timed out", _AFTER_TIMEOUT)
-"""How gloo's errors of waits begin that were too long; of others the connection is closed."""
+"""Beginnings of gloo's errors for waits that were too long; for others the connection is closed."""
 
 
 class PeersLostError(RuntimeError):

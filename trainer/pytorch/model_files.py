@@ -57,7 +57,7 @@ class VariantFiles:
 
     published: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     rejected: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """With the reason."""
+    """Rejected variants with the reason."""
 
 
 def write_model(path: Path, trained: TrainedModel) -> dict[str, Any]:

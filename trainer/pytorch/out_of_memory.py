@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trainer.pytorch.config import TrainConfig
 
 _SHORTAGES = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
-"""In the messages of CUDA and NCCL, of cuBLAS, and of torch's allocator for CPUs."""
+"""Phrases in the messages of CUDA and NCCL, of cuBLAS, and of torch's allocator for CPUs."""
 _ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+ \w+)")
 _IN_PIECES = re.compile(r"and ([\d.]+) ([KMG]iB) is reserved by PyTorch but unallocated")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}

@@ -38,13 +38,13 @@ _FAILURES = (
     MainRankError,
     OutOfMemoryError,
 )
-"""Whose messages say what happened and what to do: a traceback would hide that."""
+"""Errors whose messages say what happened and what to do: a traceback would hide that."""
 
 NOT_AGAIN_EXIT_STATUS = 78
 """Exit status of what would fail in the same way again: EX_CONFIG of sysexits.h. Jobs do not restart it
 (workloads/pytorch.py)."""
 _WRONG_ARGUMENTS = 2
-"""As programs have it by convention. Others fail with 2 for whatever reason, so jobs restart that."""
+"""Exit status of wrong arguments by convention. Others fail with 2 for whatever reason, so jobs restart that."""
 
 
 def run() -> None:

@@ -30,13 +30,13 @@ NOT_A_CLASSIFIER = (
     "it is a language model: the model repository is for classifiers, whose inputs are float32 and whose outputs are "
     "logits [N, classes]; the parameters are in the run's checkpoints"
 )
-"""Why a model is not published."""
+"""Reason why a model is not published."""
 
 _MEASURED_SAMPLES = 10_000
 """Most held-out samples that decide the accuracy of a file, on the CPU, while the other ranks wait."""
 
 SOURCE_RECORD = "source.json"
-"""Where `trainer.source` keeps which commit all pods of a job run, in the run's folder."""
+"""File of `trainer.source` in the run's folder with the commit that all pods of a job run."""
 
 
 def source_commit(run: Path) -> str | None:

@@ -24,7 +24,7 @@ class TensorSpec:
     shape: tuple[int, ...]
     """-1 is any size."""
     datatype: str = "FP32"
-    """In the terms of the Open Inference Protocol."""
+    """Datatype in the terms of the Open Inference Protocol."""
 
     def to_manifest(self, *, is_batched: bool) -> dict[str, Any]:
         """Return it in the terms of the Open Inference Protocol."""
@@ -64,9 +64,9 @@ class TrainedModel:
     commit: str | None = None
     """Commit of the code that trained it, 40 hex digits; None where the code came with the image."""
     class_names: tuple[str, ...] = ()
-    """In the order of the outputs; empty where the data have none."""
+    """Names in the order of the outputs; empty where the data have none."""
     method: Literal["script", "trace", "export"] = "script"
-    """How it becomes TorchScript, or that it becomes a program of torch.export."""
+    """The method by which it becomes TorchScript or a program of torch.export."""
     source_files: dict[str, str] | None = None
     """SHA-256 of the files that it was read from, where run and step do not identify it."""
 

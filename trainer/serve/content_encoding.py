@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ENCODINGS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
-"""By name: which format zlib is to expect."""
+"""Formats for zlib by the encoding's name."""
 _PART_BYTES = 1 << 18
 """Bytes of one step: a kilobyte can become a megabyte, and the body may be too large already."""
 

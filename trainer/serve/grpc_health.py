@@ -31,7 +31,7 @@ _SERVICES = ("", "inference.GRPCInferenceService")
 """Services of this server; the empty name is the server itself."""
 _STATUSES = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
 _LOOK_SECONDS = 1.0
-"""How often a watched status is compared with the last one."""
+"""Seconds between comparisons of a watched status with the last one."""
 
 
 def _messages() -> tuple[Any, Any]:

@@ -30,7 +30,8 @@ _MAX_LENGTH_DIGITS = 18
 _CLOSE = (b"connection", b"close")
 _RETRY_ELSEWHERE = (RETRY_ELSEWHERE[0].encode(), RETRY_ELSEWHERE[1].encode())
 BODY_DUE = "body_due"
-"""In the scope's state: when a body has to be complete, by the loop's clock, where its time has begun already."""
+"""Key in the scope's state: the time by which a body has to be complete, by the loop's clock, where its time has begun
+already."""
 
 
 @dataclass(frozen=True, kw_only=True)

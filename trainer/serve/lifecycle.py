@@ -54,11 +54,11 @@ logger = logging.getLogger(__name__)
 
 _BACKLOG = 2048
 SWITCH_INTERVAL_SECONDS = 0.0002
-"""How long a model's thread waits for the interpreter while the event loop parses requests; Python's own 5 ms would
+"""Seconds that a model's thread waits for the interpreter while the event loop parses requests; Python's own 5 ms would
 leave the model idle for as long as several batches take."""
 _METRICS_SHUTDOWN_SECONDS = 1
 _TRACES_SECONDS = 2.0
-"""For the last spans, after everything else."""
+"""Seconds for the last spans, after everything else."""
 
 
 def run(config: ServeConfig) -> int:

@@ -33,11 +33,11 @@ class Snapshot:
     """The versions that answer requests from now on, and the outcome of all others."""
 
     models: Mapping[int, Servable]
-    """By version."""
+    """Models by version."""
     unavailable: Mapping[int, str]
     """Versions that could not be loaded, or lack a file, with the reason."""
     problem: str = ""
-    """Why nothing can be looked at: no model, no readable configuration."""
+    """Reason why nothing can be read: no model, no readable configuration."""
     load_success: int = 0
     """Since the start."""
     load_failure: int = 0

@@ -82,9 +82,9 @@ class VersionMetrics:
     request_failure: Counter[str] = field(
         default_factory=lambda: Counter({REJECTED: 0, BACKEND: 0, CANCELED: 0, OTHER: 0})
     )
-    """By reason."""
+    """Failures by reason."""
     rejected: Counter[tuple[RejectionCause, int]] = field(default_factory=Counter[tuple[RejectionCause, int]])
-    """Those with the reason REJECTED, by cause and priority."""
+    """Failures with the reason REJECTED, by cause and priority."""
     load_seconds: float = 0.0
     """Time from the file on disk to the first request, the warm-up included."""
     warmup_seconds: float = 0.0
@@ -93,7 +93,7 @@ class VersionMetrics:
     execution_count: int = 0
     """Calls of the model."""
     request_duration_us: int = 0
-    """From a request's first byte to its answer, summed over requests that succeeded."""
+    """Time from a request's first byte to its answer, summed over requests that succeeded."""
     request_seconds: Histogram = field(default_factory=lambda: Histogram(REQUEST_SECONDS_BUCKETS))
     """The same times, for quantiles."""
     batch_size: Histogram = field(default_factory=lambda: Histogram(BATCH_SIZE_BUCKETS))
@@ -103,14 +103,14 @@ class VersionMetrics:
     queue_duration_us: int = 0
     """This, and what follows, summed over requests that succeeded."""
     compute_input_duration_us: int = 0
-    """From the encoded request to arrays."""
+    """Time from the encoded request to arrays."""
     compute_infer_duration_us: int = 0
     compute_output_duration_us: int = 0
-    """From arrays to the encoded answer."""
+    """Time from arrays to the encoded answer."""
     batches: defaultdict[int, BatchMetrics] = field(default_factory=lambda: defaultdict(BatchMetrics))
-    """By rows of one model call."""
+    """Batches by rows of one model call."""
     last_inference_ms: int = 0
-    """When the latest request was answered, in ms since the epoch."""
+    """Time of the latest answer, in ms since the epoch."""
     pending_requests: Callable[[], int] = int
     """Requests that wait for the model now."""
     running_batches: Callable[[], int] = int

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from trainer.common.validation import at_least, file_name
 
 MINIMUM_MEMORY_MIB = 64
-"""Less would not hold the stacks of a model's threads."""
+"""A lower limit would not hold the stacks of a model's threads."""
 _MINIMA = {"version": 1, "max_queue_size": 1, "num_cpu_threads": 1, "max_memory_mib": MINIMUM_MEMORY_MIB}
 _FORM = "must be NAME:KEY=VALUE,KEY=VALUE with the keys"
 _KEYS = "version, variant, max_queue_size, num_cpu_threads, max_memory_mib"

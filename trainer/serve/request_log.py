@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 Choice = Literal["none", "failed", "all"]
 
 MAX_LINES_PER_SECOND = 10
-"""Where not all requests are asked for."""
+"""Limit unless all requests are to be logged."""
 MAX_ID_CHARACTERS = 128
 MAX_REASON_CHARACTERS = 500
 _HEADER_ID = re.compile(rf"[!-~]{{1,{MAX_ID_CHARACTERS}}}")
@@ -38,14 +38,14 @@ class RequestRecord:
     headers: Callable[[str], Sequence[str]]
     """Returns the values of a header, or of gRPC metadata, by its name in lower case."""
     began: float
-    """When it came, by time.perf_counter."""
+    """Time when it came, by time.perf_counter."""
     body_id: str | None = None
     """The `id` in the protocol's message, as it came."""
     model: str = ""
     """Empty until a version was chosen."""
     version: int = 0
     decoded: float = 0.0
-    """When it was in the queue; this and the following by time.perf_counter, 0 where it did not get so far."""
+    """Time when it was in the queue; this and the following by time.perf_counter, 0 where it did not get so far."""
     compute_began: float = 0.0
     compute_ended: float = 0.0
     batch_rows: int = 0

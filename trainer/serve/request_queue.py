@@ -41,7 +41,7 @@ class Waiting:
     call_rows: int = 0
     """Rows of the call of the model that it was part of last."""
     deaths: int = 0
-    """How often the model's process died while it computed this request."""
+    """Number of times that the model's process died while it computed this request."""
 
 
 @dataclass(slots=True, eq=False)

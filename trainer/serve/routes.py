@@ -59,7 +59,7 @@ def inference_response(running: RunningRequest, results: list[Array]) -> Respons
 
 
 class Routes:
-    """Which method and path leads to which answer."""
+    """Answers by method and path."""
 
     def __init__(self, inference: Inference, management: Management, max_json_bytes: int) -> None:
         self._inference = inference

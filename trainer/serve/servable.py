@@ -17,7 +17,7 @@ class Servable(Protocol):
     """A version that answers requests."""
 
     load_seconds: float
-    """From the file on disk to the end of the warm-up."""
+    """Seconds from the file on disk to the end of the warm-up."""
     warmup_seconds: float
 
     @property
@@ -32,12 +32,12 @@ class Servable(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why it answers nothing at the moment; empty while it does."""
+        """Reason why it answers nothing at the moment; empty while it does."""
         ...
 
     @property
     def lost(self) -> str:
-        """Why it will not come back by itself, so that it has to be loaded again; empty while it is there."""
+        """Reason why it will not come back by itself, so that it has to be loaded again; empty while it is there."""
         ...
 
     def infer(self, inputs: Sequence[Array]) -> list[Array]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trainer.serve.tensor_spec import TensorSpec
 
 Reason = Literal["tensor", "class", "value"]
-"""How answers differ, the gravest first: an output has another shape or type, a row has its largest value in another
+"""Kinds of differences, the gravest first: an output has another shape or type, a row has its largest value in another
 place, or a value differs by more than the tolerance."""
 
 
@@ -32,7 +32,7 @@ class Comparison:
     reason: Reason | None
     """None: they are equal."""
     detail: str
-    """Which output differs, and how; for the log."""
+    """The output that differs, and its difference, for the log."""
     difference: float | None
     """Largest absolute difference of two values; None where it cannot be said: other shapes, or no finite number."""
 

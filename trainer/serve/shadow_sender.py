@@ -48,7 +48,7 @@ class Sample:
     outputs: Sequence[Array]
     """All outputs of the model, whichever the client asked for."""
     seconds: float
-    """From the request's first byte to our answer."""
+    """Seconds from the request's first byte to our answer."""
     size: int
     """Bytes of inputs and outputs."""
 
@@ -59,7 +59,7 @@ class Failure:
 
     reason: FailureReason
     detail: str
-    """For the log."""
+    """Text for the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Compared:
 
     comparison: Comparison
     seconds: float
-    """From the connection, or the first byte on an open one, to the last byte of the answer."""
+    """Seconds from the connection, or the first byte on an open one, to the last byte of the answer."""
 
 
 Outcome = Failure | Compared

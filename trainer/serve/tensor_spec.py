@@ -16,7 +16,7 @@ class TensorSpec:
     name: str
     datatype: Datatype
     shape: tuple[int, ...]
-    """As clients see it: with the batch dimension if the model has one; -1 is any size."""
+    """Shape as clients see it: with the batch dimension if the model has one; -1 is any size."""
     is_squeezed: bool = False
     """The model has no dimension for the last one, which is 1: `dims: [1] reshape { shape: [] }`."""
     labels: tuple[str, ...] = ()

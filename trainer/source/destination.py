@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OWN_FOLDER = ".athanor-source"
-"""In the destination: says that this program wrote its content, and holds the attempt under way."""
+"""Folder in the destination that says that this program wrote its content, and holds the attempt under way."""
 
 
 class Destination:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from trainer.source.credentials import Credentials
 
 DEFAULT_BRANCH = "HEAD"
-"""In place of a branch's name: the one that the server names first. git lets no branch be called so."""
+"""Stands for the branch that the server names first; git allows no branch of this name."""
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 10.0
 

@@ -32,7 +32,7 @@ class Record:
     commit: str
     """40 hex digits."""
     time: str
-    """When the first pod fetched it: RFC 3339, UTC."""
+    """Time when the first pod fetched it: RFC 3339, UTC."""
 
     def document(self) -> dict[str, Any]:
         """Return the content of the file."""

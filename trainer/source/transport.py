@@ -27,7 +27,7 @@ ADVERTISEMENT = "application/x-git-upload-pack-advertisement"
 
 
 _MOST_REDIRECTS = 20
-"""As in git (http.c, CURLOPT_MAXREDIRS)."""
+"""The same limit as git's (http.c, CURLOPT_MAXREDIRS)."""
 
 
 class _Manager(urllib3.PoolManager):

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 FIRST_SCRAPE_SECONDS = 15.0
-"""After so long, counted from the start of the server, nobody is taken to read: Prometheus has found the pod and come
+"""Seconds from the start of the server after which no reader is expected: Prometheus has found the pod and come
 once, or there is none."""
 _LOOK_SECONDS = 0.1
-"""How soon a stop signal ends the wait: its handler runs in the waiting thread, and the wait then continues."""
+"""Seconds within which a stop signal ends the wait: its handler runs in the waiting thread, and the wait then
+continues."""
 
 
 class LastScrape(Collector):

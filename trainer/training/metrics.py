@@ -33,7 +33,7 @@ _SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricsConfig:
-    """Where Prometheus finds the metrics."""
+    """Address of the metrics for Prometheus."""
 
     metrics_port: int = field(default_factory=lambda: int(os.environ.get(PORT_VARIABLE, "0")))
     """HTTP port of `/metrics` for the first process of a worker, the next port for the next one; 0 serves none. Without
@@ -74,7 +74,7 @@ class StepReport:
     total_steps: int | None = None
     """Steps of the whole run."""
     seconds_left: float | None = None
-    """Until the last step, at the present pace."""
+    """Seconds until the last step, at the present pace."""
     mfu: float | None = None
     """Share of the GPUs' peak that the model's own operations used, 0 to 1; None where the peak is not known."""
 

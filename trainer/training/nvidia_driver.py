@@ -9,7 +9,7 @@ from pathlib import Path
 KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 """NVIDIA's kernel module as a process sees it: pods see the node's, whatever GPUs they were given."""
 DEVICES = Path("/dev")
-"""Where each GPU of a container has a file, whole or shared; those of the node's other pods have none."""
+"""Folder with a file for each GPU of a container, whole or shared; those of the node's other pods have none."""
 _VERSION = re.compile(r"\b[0-9]{3}(?:\.[0-9]+){1,2}\b")
 
 

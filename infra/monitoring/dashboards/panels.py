@@ -59,7 +59,7 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Where a value begins to look bad, and where it does; bad may be the lower of the two."""
+    """Thresholds of warning and bad values; the bad one may be the lower of the two."""
 
     doubtful: float
     bad: float
@@ -86,7 +86,7 @@ class Look:
 PLAIN = Look()
 RATIO = Look(unit=units.PercentUnit, most=1)
 ONE_RATIO = Look(unit=units.PercentUnit, most=1, decimals=1)
-"""For panels of one number, which Grafana would round to whole percents: 99.7 % to 100 %."""
+"""Unit for panels of one number, which Grafana would round to whole percents: 99.7 % to 100 %."""
 
 
 def panel_id(title: str) -> int:

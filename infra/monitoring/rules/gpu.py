@@ -44,7 +44,7 @@ _SLOWED_SAMPLES = EVENT_WINDOW_SECONDS // COLLECT_SECONDS // 2
 _IDLE = "gpu:allocated_idle:bool"
 IDLE_SHARE = "gpu:allocated_idle:share"
 BUSY_DEVICES = f"max by ({DEVICE}) (gpu:busy:ratio)"
-"""How busy each GPU is, once also where several pods share it."""
+"""Utilisation of each GPU, once also where several pods share it."""
 
 
 def area(limits: GpuThresholds) -> Area:

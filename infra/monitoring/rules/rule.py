@@ -43,7 +43,7 @@ class Alert:
     expr: str
     """Fires for every series that this yields."""
     for_seconds: int
-    """How long it must yield the series before."""
+    """Time for which it must yield the series before."""
     severity: Severity
     summary: str
     """One line about what happened; may contain Prometheus's templates."""
@@ -52,7 +52,7 @@ class Alert:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Labels to add in addition to `severity`."""
     keep_firing_seconds: int = 0
-    """How long it keeps firing after the condition is gone."""
+    """Time for which it keeps firing after the condition is gone."""
 
     def manifest(self, runbook_base_url: str | None) -> Manifest:
         """Return the rule as a PrometheusRule has it.

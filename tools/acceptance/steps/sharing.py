@@ -23,7 +23,7 @@ POD = "acceptance-shared-gpu"
 _GIB = 4
 _NO_MIG = "ACK has no managed way to split GPUs into MIG instances (infra/gpu/sharing.py)"
 _TOLERANCE = 0.15
-"""How far what CUDA reports may be from what was asked for: the driver keeps some of a GPU for itself."""
+"""Tolerance between the memory that CUDA reports and the requested one: the driver keeps some of a GPU for itself."""
 
 
 def sharing(site: Site, findings: Findings) -> None:

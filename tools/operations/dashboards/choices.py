@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tools.operations.dashboards.prometheus import Prometheus
 
 LONGEST_LOOK_BACK_SECONDS = 86400
-"""How far back the last training run is looked for."""
+"""Time range within which the last training run is searched."""
 _SHORTEST_SECONDS = 900
 _MARGIN_SECONDS = 60
 _MARGIN_SHARE = 0.1

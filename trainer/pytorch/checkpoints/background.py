@@ -48,7 +48,7 @@ _END_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Meeting:
-    """Where the background processes of all ranks meet."""
+    """The store in which the background processes of all ranks meet."""
 
     rank: int
     world_size: int
@@ -69,7 +69,7 @@ class Answer:
     """The outcome of a save."""
 
     failure: str | None
-    """Why it failed, None if it did not."""
+    """Reason of its failure, None without one."""
     usable: bool = True
     """Whether the process can save again."""
 

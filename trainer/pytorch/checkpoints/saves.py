@@ -38,7 +38,7 @@ class _Running:
     answer: futures.Future[Answer]
     begin: float
     stood_still_seconds: float
-    """How long training has waited for it so far."""
+    """Seconds that training has waited for it so far."""
 
 
 class Saves:

@@ -50,7 +50,7 @@ class Save:
     size_bytes: int
     """About what it takes on the volume: the tensors that this rank knows of."""
     cores: int = 1
-    """Which this rank may use."""
+    """CPUs that this rank may use."""
 
     @property
     def files(self) -> int:

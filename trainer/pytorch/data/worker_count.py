@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  not a temporary file: where torch keeps what processes share
 _MOST = 8
-"""By default: a process that reads takes a few hundred MB."""
+"""Most processes by default: one that reads takes a few hundred MB."""
 _ON_THEIR_WAY = 2
 """Batches in shared memory besides one of each process: the one that is being pinned, and the one before it. On CPUs,
 which pin none, the one of the step, one that waits for its place, and `AHEAD` more."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _LEFT_OUT = "Expected to have finished reduction in the prior iteration"
-"""With which DistributedDataParallel's message about parameters without a gradient begins (torch 2.15)."""
+"""Beginning of DistributedDataParallel's message about parameters without a gradient (torch 2.15)."""
 
 
 class ParallelModel(ABC):

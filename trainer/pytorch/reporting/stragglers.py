@@ -21,7 +21,7 @@ class RankTimes:
 
     host: str
     own: float
-    """Until it had its own gradients: data, forward and backward pass."""
+    """Seconds until it had its own gradients: data, forward and backward pass."""
     data_wait: float
     """Part of `own`."""
     step: float

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SYNC_SECONDS = 10.0
-"""To reach the disk takes a network volume milliseconds: not after every write."""
+"""Seconds between flushes: reaching the disk takes a network volume milliseconds."""
 
 
 class EventFile:

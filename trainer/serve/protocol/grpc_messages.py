@@ -43,7 +43,7 @@ _CONTENTS = {
     "FP64": "fp64_contents",
     "BYTES": "bytes_contents",
 }
-"""Which field of InferTensorContents holds a datatype. FP16 and BF16 have none: they come as raw bytes."""
+"""Fields of InferTensorContents by datatype. FP16 and BF16 have none: they come as raw bytes."""
 
 
 def decode(message: _Message, raw: list[bytes], spec: ModelSpec) -> InferRequest:

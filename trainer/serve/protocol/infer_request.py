@@ -23,7 +23,7 @@ class RequestedOutput:
     index: int
     """Place in the model's outputs."""
     binary: bool
-    """As bytes after the JSON, not as numbers in it."""
+    """Whether it comes as bytes after the JSON, not as numbers in it."""
     classes: int = 0
     """The so many largest values with their places, instead of the tensor; 0: the tensor."""
 
@@ -34,12 +34,12 @@ class InferRequest:
 
     id: str | None
     inputs: list[tensors.Array]
-    """In the model's order."""
+    """Inputs in the model's order."""
     outputs: list[RequestedOutput]
     rows: int
     """Size of the batch dimension; 1 for a model without one."""
     priority: int = 0
-    """From 1, the highest; 0: the model's default."""
+    """Priority from 1, the highest; 0: the model's default."""
     timeout_us: int = 0
     """Longest wait in the queue, where the model's configuration allows to ask for it; 0: none asked for."""
 
