@@ -274,12 +274,12 @@ def _add_input(review: argparse.ArgumentParser) -> None:
         "--running",
         type=Path,
         metavar="FILE",
-        help="read it from what `kubectl get nodes,pods,pvc -A -o json` wrote",
+        help="read it from the output of `kubectl get nodes,pods,pvc -A -o json`",
     )
 
 
 def _add_output(review: argparse.ArgumentParser) -> None:
-    review.add_argument("--output", type=Path, metavar="FILE", help="write the report there, not to standard output")
+    review.add_argument("--output", type=Path, metavar="FILE", help="write the report to this file")
     review.add_argument(
         "--save-plans",
         type=Path,
@@ -297,7 +297,7 @@ def _add_output(review: argparse.ArgumentParser) -> None:
         "--fail-on",
         default="destructive",
         choices=("never", "destructive", "replace", "change"),
-        help="changes that end with an exit status other than 0 (default: destructive)",
+        help="the least change that ends with an exit status other than 0 (default: destructive)",
     )
 
 

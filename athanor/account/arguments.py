@@ -22,11 +22,11 @@ def add_leftovers(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the c
     """Add the command to what `ArgumentParser.add_subparsers` returned."""
     left = commands.add_parser(
         "leftovers",
-        help="list what an account still holds of a stack",
-        description="List what still exists in the Alibaba Cloud account of a stack of the project in this folder,"
-        " by tags and names, whatever the state says: run it after `pulumi destroy`, with the same credentials.",
+        help="list a stack's resources that still exist in an account",
+        description="List the resources of a stack of this folder's project that still exist in the Alibaba Cloud"
+        " account, by tags and names, whatever the state says. Run it after `pulumi destroy`, with its credentials.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     left.add_argument("stack", help="the stack's name, such as dev")
-    left.add_argument("--json", action="store_true", help="print one JSON object for each of them")
+    left.add_argument("--json", action="store_true", help="print one JSON object for each resource")

@@ -49,7 +49,7 @@ def add_dev(commands: Commands) -> None:
     )
     dev.add_argument("program", nargs="*", metavar="COMMAND", help="run this there instead of a shell")
     dev.add_argument("--name", help="name of its run (default: the folder's, with six digits)")
-    idle = "the pod ends when nobody is connected and nothing works in it for this long, such as 30m or 8h"
+    idle = "the pod ends after this time without a client or activity, such as 30m or 8h"
     dev.add_argument("--idle", metavar="TIME", help=f"{idle} (default: {DEFAULT_IDLE})")
     dev.add_argument("--forward", action="append", default=[], type=ports, metavar="[LOCAL:]PORT",
                      help="open a port of the pod on 127.0.0.1, too")  # fmt: skip

@@ -64,6 +64,6 @@ def _end(_number: int, _frame: object) -> None:
 if __name__ == "__main__":
     # As the first process of a container it would not even notice the signal.
     signal.signal(signal.SIGTERM, _end)
-    print(f"the development pod ends when nobody is connected and nothing works in it for {sys.argv[2]} s", flush=True)
+    print(f"the development pod ends when no client is connected and it is idle for {sys.argv[2]} s", flush=True)
     keep(Path(sys.argv[1]), float(sys.argv[2]))
     print("no client was connected: the pod ends", flush=True)

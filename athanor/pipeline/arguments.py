@@ -63,7 +63,7 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the cl
     drift.add_argument("--output", required=True, type=Path, metavar="FILE", help="write the report there")
     comment = commands.add_parser(
         "comment",
-        help="keep one comment of a GitHub pull request equal to a report",
+        help="keep one comment on a GitHub pull request up to date with a report",
         epilog=_WRITTEN.format(example="athanor comment report.md --pull-request 7"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

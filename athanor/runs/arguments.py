@@ -48,11 +48,11 @@ def add_runs(commands: Commands) -> None:
     logs.add_argument("--rank", type=_number, metavar="N", help="of the pod that computes this rank alone")
     logs.add_argument("--tail", type=_number, metavar="N", help="the last N lines of each pod")
     logs.add_argument("--since", type=_seconds, metavar="TIME", help="of the last 90s, 10m, 2h or 1d")
-    logs.add_argument("--previous", action="store_true", help="of the pods before a restart, from the log store")
+    logs.add_argument("--previous", action="store_true", help="of earlier pods, before a restart, from the log store")
     _add_json(logs, "print one JSON object for each line: pod, time and line")
     watch = _command(commands, "watch", "show a run's progress and curves", "athanor watch train-3f9a01", _WATCHED)
     watch.add_argument("run", metavar="RUN", help="until it ends; printed once where the output is not a terminal")
-    _add_json(watch, "print one JSON object of now, with the latest numbers")
+    _add_json(watch, "print the present state as one JSON object, with the latest numbers")
     compare = _command(commands, "compare", "show how two runs differ", "athanor compare train-3f9a01 train-77c0de")
     compare.add_argument("run", metavar="RUN")
     compare.add_argument("other", metavar="RUN")
@@ -65,7 +65,7 @@ def add_runs(commands: Commands) -> None:
     how.add_argument("--output", default="curves.html", metavar="FILE", help="the page (default: curves.html)")
     _add_json(how, "print one JSON object for each run, with all points, and write no page")
     why = _command(
-        commands, "why", "say why a run does not run, and when it can start", "athanor why train-3f9a01", _EXPLAINED
+        commands, "why", "explain why a run does not run, and when it can start", "athanor why train-3f9a01", _EXPLAINED
     )
     why.add_argument("run", metavar="RUN")
     _add_json(why, "print one JSON object")

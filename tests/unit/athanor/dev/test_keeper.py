@@ -80,6 +80,6 @@ def test_a_stop_ends_it_at_once(tmp_path):
     words = [sys.executable, keeper.__file__, str(tmp_path / "alive"), "3600"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        assert "ends when nobody is connected" in process.stdout.readline()
+        assert "ends when no client is connected" in process.stdout.readline()
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(30) == 143
