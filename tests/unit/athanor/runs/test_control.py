@@ -73,7 +73,7 @@ def test_what_does_not_run_is_not_stopped(phase, message):
 
 def test_a_run_that_could_not_be_resumed_is_not_stopped():
     cluster = Cluster("Running", starts=10)
-    with pytest.raises(RefusalError, match="was started again 10 times, the most"):
+    with pytest.raises(RefusalError, match="was restarted 10 times, the most"):
         stop(cluster, "train", "train-1")
     assert cluster.commands == []
 

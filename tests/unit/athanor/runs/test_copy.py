@@ -139,7 +139,7 @@ def test_another_pod_is_started_where_none_runs_or_none_can(uploads, capsys):
     run_copy(cluster, PLATFORM, ASKED)
     assert uploads == ["copy-pod", "t-1-bare", "copy-pod"]
     assert cluster.deleted == ["copy-x1", "copy-x1"]
-    assert "cannot run it (python3: not found)" in capsys.readouterr().err
+    assert "cannot be used (python3: not found)" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("uploads")
@@ -207,7 +207,7 @@ def test_files_are_listed_with_all_that_is_in_them_and_deleted(tmp_path):
             True,
             "is of run t, which is Running. Fix: wait until it has ended, or `athanor delete t`",
         ),
-        ("a/b", False, "PLACE = 'a/b': is neither a run nor a place"),
+        ("a/b", False, "PLACE = 'a/b': is neither a run nor a path"),
         ("./a:b", False, "is neither a run nor a path in a volume"),
     ],
 )
