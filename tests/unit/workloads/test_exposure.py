@@ -224,7 +224,7 @@ def test_what_the_platform_does_not_offer_is_refused(gateway, asked, words):
     ("make", "words"),
     [
         (lambda: Expose(host="a.b"), ("expose.host", "'a.b'")),
-        (lambda: Expose(path="vision"), ("expose.path", "'vision'", "behind a slash")),
+        (lambda: Expose(path="vision"), ("expose.path", "'vision'", "after a slash")),
         (lambda: Expose(path="/a/"), ("expose.path",)),
         (lambda: Expose(path="/a/../b"), ("expose.path",)),
         (lambda: Expose(timeout_seconds=0), ("expose.timeout_seconds = 0", "1 to 3600")),
@@ -237,7 +237,7 @@ def test_what_the_platform_does_not_offer_is_refused(gateway, asked, words):
         (lambda: Autoscaling(minimum=0, maximum=2, hold_seconds=1), ("autoscaling.hold_seconds = 1", "5 to 3000")),
         (
             lambda: TorchScriptServiceArgs(model="digits", autoscaling=Autoscaling(minimum=0, maximum=2)),
-            ("autoscaling.minimum = 0", "the gateway does", "expose=Expose()"),
+            ("autoscaling.minimum = 0", "only the gateway can", "expose=Expose()"),
         ),
         (lambda: exposed_canary(replicas=1), ("replicas = 1", "pod of its own", "replicas=2 or more")),
         (

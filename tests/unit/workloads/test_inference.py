@@ -62,10 +62,10 @@ def _flags(command: list[str]) -> dict[str, str]:
         ({"version": 0}, ("version = 0", "1 to 1000000000")),
         ({"resources": Resources(gpus=1)}, ("resources.gpus = 1", "computes on CPUs", "runtime=Triton()")),
         ({"model": None}, ("model = None", "is missing", "models=[")),
-        ({"models": [ServedModel(model="a")]}, ("model = 'digits'", "goes without models")),
-        ({"model": None, "models": [ServedModel(model="a")]}, ("is one model", "write model='a'")),
+        ({"models": [ServedModel(model="a")]}, ("model = 'digits'", "cannot be combined with models")),
+        ({"model": None, "models": [ServedModel(model="a")]}, ("lists only one model", "write model='a'")),
         ({**SEVERAL, "models": [ServedModel(model="a")] * 2}, ("names a model twice", "name each once")),
-        ({**SEVERAL, "version": 3}, ("version = 3", "models names several", "ServedModel(model='a', version=3)")),
+        ({**SEVERAL, "version": 3}, ("version = 3", "models lists several", "ServedModel(model='a', version=3)")),
         ({**SEVERAL, "variant": "int8"}, ("variant = 'int8'", "ServedModel(model='a', variant='int8')")),
         (
             {**SEVERAL, "canary": Canary(version=2, percent=50), "version": 1, "replicas": 2},

@@ -62,7 +62,7 @@ def test_a_job_without_degrees_runs_its_program_as_it_is():
         (
             Parallel(replicate=2, shard=8),
             {},
-            r"parallel\.replicate = 2: .* they make 16, but there are 32.* Fix: use 4",
+            r"parallel\.replicate = 2: needs 16 ranks, 8 per replica, but there are 32.* Fix: use 4",
         ),
         (Parallel(shard=16), {"minimum_workers": 2}, r"is 16, but any worker of an elastic job may be lost"),
         (Parallel(replicate=4), {"minimum_workers": 2}, r"parallel\.replicate = 4: .*come and go.* Fix: omit it"),

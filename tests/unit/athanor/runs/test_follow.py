@@ -263,9 +263,9 @@ def test_each_start_of_all_pods_is_named_with_how_it_ended(tmp_path, capsys):
     printed = capsys.readouterr()
     assert printed.out.count("[worker-0] from") == 2, "both pods of one name are read"
     assert [line for line in printed.err.splitlines() if "start" in line] == [
-        "athanor: start 1 of all pods has ended (worker-0: exit code 3); they start again",
-        "athanor: start 2 of all pods has ended (worker-0: its program failed); they start again",
-        "athanor: start 3 of all pods has ended (its pods were taken away); they start again",
+        "athanor: start 1 of all pods has ended (worker-0: exit code 3); they are restarted",
+        "athanor: start 2 of all pods has ended (worker-0: its program failed); they are restarted",
+        "athanor: start 3 of all pods has ended (its pods were taken away); they are restarted",
     ]
 
 

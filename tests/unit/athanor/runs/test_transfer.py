@@ -80,9 +80,9 @@ def test_a_connection_that_is_never_made(own, through):
 def test_a_stream_that_stands_still_is_ended(own, tmp_path, through, monkeypatch):
     monkeypatch.setattr(transfer, "_STILL_SECONDS", 1)
     words = through("printf 'athanor-copy 1\\n'; exec sleep 60")
-    with pytest.raises(RefusalError, match="nothing moved for 1 s, and nothing was copied"):
+    with pytest.raises(RefusalError, match="no data was transferred for 1 s, and nothing was copied"):
         upload(words, own, "/tmp/there", replace=False)
-    with pytest.raises(RefusalError, match="nothing moved for 1 s"):
+    with pytest.raises(RefusalError, match="no data was transferred for 1 s"):
         download(words, str(own), tmp_path / "back", replace=False)
     assert not (tmp_path / "back").exists()
 

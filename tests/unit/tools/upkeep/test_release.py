@@ -144,7 +144,7 @@ def test_tags_count_too_and_by_number(repository: Repository) -> None:
 @pytest.mark.parametrize("name", ["pyproject.toml", "infra.py"])
 def test_a_work_tree_with_changes_is_refused(repository: Repository, name: str) -> None:
     repository.write(name, "changed = 1\n")
-    assert_refused(repository, rf"work tree = '{name}': has changes .* Fix: commit or remove them")
+    assert_refused(repository, rf"work tree = '{name}': has uncommitted changes.* Fix: commit or remove them")
 
 
 @pytest.mark.parametrize("headings", ["", "## Not released\n\n", "## Not released\n\n## 0.2.0 (not released)\n\n"])

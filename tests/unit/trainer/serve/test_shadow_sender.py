@@ -158,7 +158,7 @@ HOSTILE = {
     "unknown-output": (answer(tensor(name="other")), "answer", "must be one of ['logits']"),
     "output-twice": (answer(tensor(), tensor(), data=OURS.tobytes() * 2), "answer", "twice"),
     "no-binary": (answer(tensor(parameters=None, data=[1.0] * 10), data=b""), "answer", "are not binary"),
-    "too-few-bytes": (answer(tensor(), data=b"\0" * 39), "answer", "39 bytes are left"),
+    "too-few-bytes": (answer(tensor(), data=b"\0" * 39), "answer", "39 bytes remain"),
     "bytes-left": (answer(tensor(), data=b"\0" * 41), "answer", "belong to no output"),
     "another-size": (answer(tensor(parameters={"binary_data_size": 4}), data=b"\0" * 4), "answer", "4 bytes; shape"),
     "negative-size": (answer(tensor(parameters={"binary_data_size": -1})), "answer", "binary_data_size=-1"),
