@@ -195,6 +195,15 @@ def _unreadable(path: Path, error: OSError) -> RefusalError:
     )
 
 
+def is_inside(path: Path, folder: Path) -> bool:
+    """Return whether a path, through all links on its way, ends in a folder; trainer/common/files.py has the same."""
+    try:
+        # Path.resolve would raise on links that lead to each other.
+        return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+    except (RecursionError, ValueError):  # a chain of thousands of links, or a name with a NUL byte
+        return False
+
+
 def looks_like_a_secret(path: Path, rules: IgnoreRules) -> bool:
     """Return whether the name of a file is one that secrets have, and no rule of its folder takes it in by name."""
     return _SECRETS.fullmatch(path.name) is not None and not rules.insists_on(path)
@@ -219,13 +228,11 @@ def _refusal(folder: Path, path: Path, rules: IgnoreRules, *, may_dangle: bool) 
 
 def _refusal_of_link(folder: Path, path: Path, name: str, *, may_dangle: bool) -> RefusalError | None:
     target = path.readlink()
-    # Path.resolve would raise on links that lead to each other.
-    top, real = Path(os.path.realpath(folder)), Path(os.path.realpath(path))
-    if target.is_absolute() or not real.is_relative_to(top):
+    if target.is_absolute() or not is_inside(path, folder):
         limit = f"links to {target}, which does not exist in the pods"
         fix = f"copy its target, or write /{name} into {OWN_RULES}"
         return RefusalError("source.path", name, limit, fix)
-    if not may_dangle and not real.exists():
+    if not may_dangle and not path.exists():
         limit = f"links to {target}, which does not exist"
         return RefusalError("source.path", name, limit, f"correct or remove it, or write /{name} into {OWN_RULES}")
     return None

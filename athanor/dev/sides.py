@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import inspect
 import subprocess
 import threading
 from contextlib import suppress
@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from athanor.dev import tree
-from athanor.dev.tree import GREETING, LINK, Tree, is_skipped, kind_of, leads_inside, receive, send
+from athanor.dev.tree import GREETING, LINK, Tree, is_skipped, kind_of, receive, send
 from athanor.inspection.control_characters import printable
-from workloads.folder_archive import judged_files, looks_like_a_secret
+from athanor.runs.tar_stream import leads_inside
+from workloads.folder_archive import is_inside, judged_files, looks_like_a_secret
 from workloads.ignore_rules import IgnoreRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _ANSWER_SECONDS = 60
-_PROGRAM = Path(tree.__file__).read_text(encoding="utf-8")
+_IMPORT = "from athanor.runs.tar_stream import leads_inside\n"
+_PROGRAM = Path(tree.__file__).read_text(encoding="utf-8").replace(_IMPORT, inspect.getsource(leads_inside))
+"""A pod has no athanor: what tree.py imports of it stands in its text there."""
 
 
 class OwnFolder(Tree):
@@ -73,8 +76,7 @@ class OwnFolder(Tree):
         """Return whether a link of the pod would lead out of the folder here, through a link that is only here."""
         if not leads_inside(name, target):  # a pod that is not ours may say anything
             return True
-        real = Path(os.path.realpath(self.folder / Path(name).parent / target))
-        return not real.is_relative_to(os.path.realpath(self.folder))
+        return not is_inside(self.folder / Path(name).parent / target, self.folder)
 
 
 class LostError(OSError):

@@ -1,8 +1,9 @@
 """A synchronised folder: its contents, and changes that apply only to the state that was last seen.
 
-`athanor dev` sends this module to the pod as text, and runs the same code on this machine. Requests come on standard
-input and answers go to standard output: a header (JSON, after its length in 4 bytes, big-endian), and as many bytes of
-content as the header's `bytes` says. Only Python's standard library, 3.8 or later: the pod's image may have any.
+`athanor dev` sends this module to the pod as text, with the function that it imports, and runs the same code on this
+machine. Requests come on standard input and answers go to standard output: a header (JSON, after its length in 4 bytes,
+big-endian), and as many bytes of content as the header's `bytes` says. Only Python's standard library, 3.8 or later: the
+pod's image may have any.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import uuid
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
+
+from athanor.runs.tar_stream import leads_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,17 +45,6 @@ BEHIND_A_FILE = "a file has the name of its folder"
 def kind_of(state: str) -> str:
     """Return EXECUTABLE, LINK, or an empty text for any other file."""
     return next((kind for kind in (EXECUTABLE, LINK) if state.startswith(kind)), "")
-
-
-def leads_inside(name: str, target: str) -> bool:
-    """Return whether a link leads to a place in its folder, whatever other links there become.
-
-    So ".." may only come first: after the name of a folder that is a link by now, it would lead elsewhere.
-    """
-    steps = [step for step in target.split("/") if step not in {"", "."}]
-    up = next((at for at, step in enumerate(steps) if step != ".."), len(steps))
-    is_relative = bool(target) and not target.startswith("/") and "\0" not in target
-    return is_relative and up < len(PurePosixPath(name).parts) and ".." not in steps[up:]
 
 
 def is_skipped(name: str) -> bool:

@@ -15,13 +15,12 @@ import hashlib
 import io
 import json
 import os
-import posixpath
 import shutil
 import sys
 import tarfile
 import uuid
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -138,6 +137,17 @@ class FrameReader(io.RawIOBase):
         return b"".join(parts)
 
 
+def leads_inside(name: str, target: str) -> bool:
+    """Return whether a link leads to a place in its folder, whatever other links there become.
+
+    So ".." may only come first: behind the name of a folder that is a link by now, it would lead elsewhere.
+    """
+    steps = [step for step in target.split("/") if step not in {"", "."}]
+    up = next((at for at, step in enumerate(steps) if step != ".."), len(steps))
+    is_relative = bool(target) and not target.startswith("/") and "\0" not in target
+    return is_relative and up < len(PurePosixPath(name).parts) and ".." not in steps[up:]
+
+
 def send(path: Path, stream: IO[bytes], moved: Callable[[int], None]) -> dict[str, Any]:
     """Write a file or a folder; a link stands for what it leads to, links inside stay links.
 
@@ -230,7 +240,7 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> None:
     """
     folder.mkdir()
     for member in archive:
-        _check_inside(member.name, member.name)
+        name = _name_inside(member.name)
         path = folder / member.name
         if any((folder / parent).is_symlink() for parent in Path(member.name).parents):
             raise StreamError(f"{member.name} lies behind a link")
@@ -240,18 +250,29 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> None:
         elif member.isreg():
             _write(archive, member, path)
         elif member.issym():
-            _check_inside(member.name, posixpath.join(posixpath.dirname(member.name), member.linkname))
+            if not leads_inside(name, member.linkname):
+                raise StreamError(f"{member.name} is a link that may lead out of what is copied")
             path.symlink_to(member.linkname)
-        elif member.islnk() and (folder / member.linkname).is_file() and not (folder / member.linkname).is_symlink():
-            _check_inside(member.name, member.linkname)
-            shutil.copy2(str(folder / member.linkname), str(path))
+        elif member.islnk() and _is_file(own := folder / _COPY / _name_inside(member.linkname)):
+            shutil.copy2(str(own), str(path))
         else:
             raise StreamError(f"{member.name} is not a file, a folder or a link")
 
 
-def _check_inside(name: str, leads_to: str) -> None:
-    if posixpath.isabs(leads_to) or posixpath.normpath(leads_to).split("/")[0] != _COPY:
+def _name_inside(name: str) -> str:
+    """Return a name in an archive as it is in what is copied; of that itself an empty one.
+
+    Raises:
+        StreamError: it is of something else.
+    """
+    parts = PurePosixPath(name).parts
+    if parts[:1] != (_COPY,) or ".." in parts or "\0" in name:
         raise StreamError(f"{name} leads out of what is copied")
+    return "/".join(parts[1:])
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:

@@ -8,12 +8,18 @@ import json
 import logging
 import os
 import uuid
-from typing import TYPE_CHECKING, Any, cast
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any, cast
 
 logger = logging.getLogger(__name__)
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Return whether a path, through all links on its way, ends in a folder: now, so look when all links are there."""
+    try:
+        return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+    except (RecursionError, ValueError):  # a chain of thousands of links, or a name with a NUL byte
+        return False
 
 
 def sha256_of(path: Path) -> str:

@@ -6,9 +6,9 @@ Source: Triton, model_config.proto, ModelOutput: a file in the model's folder wi
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from trainer.common.files import is_inside
 from trainer.serve import repository
 from trainer.serve.errors import ModelLoadError
 
@@ -38,10 +38,8 @@ def _labels(output: Any, model_folder: Path) -> tuple[str, ...]:  # noqa: ANN401
     if not name:
         return ()
     where = f"config.pbtxt: output {output.name!r}: label_filename={name!r}"
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\0" in name:
-        raise ModelLoadError(f"{where}: must be a file in the model's folder")
-    text = repository.read_text(
-        model_folder / path, where, _MAX_BYTES, fix=". Fix: one name in each line and nothing else"
-    )
+    path = model_folder / name
+    if not is_inside(path, model_folder):
+        raise ModelLoadError(f"{where}: must be a file in the model's folder, not one that a link there leads to")
+    text = repository.read_text(path, where, _MAX_BYTES, fix=". Fix: one name in each line and nothing else")
     return tuple(line.rstrip("\r") for line in text.removesuffix("\n").split("\n"))

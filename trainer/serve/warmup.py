@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trainer.common.files import is_inside
 from trainer.model_repository import torch_error
 from trainer.model_repository.layout import WARMUP_FOLDER
 from trainer.serve.datatypes import BF16, BYTES
@@ -134,6 +135,8 @@ def _row(given: WarmupInput, tensor: TensorSpec, folder: Path) -> Array:
     if given.source == "random":
         return _random(given.shape, tensor.datatype)
     path = folder / given.file
+    if not is_inside(path, folder.parent):
+        raise ModelLoadError(f"{WARMUP_FOLDER}/{given.file}: leads out of the model's folder. Fix: copy the file there")
     if tensor.datatype.name == BYTES:
         try:
             return tensors.texts(memoryview(path.read_bytes()), given.shape)

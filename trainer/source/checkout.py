@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dulwich.errors import ObjectFormatException
 from dulwich.objects import Blob, Commit, ObjectID, ShaFile, Tag, Tree
 
+from trainer.common.files import is_inside
 from trainer.source.errors import SourceError, printable
 
 if TYPE_CHECKING:
@@ -155,13 +156,8 @@ def _write_links(folder: Path, links: dict[Path, str]) -> None:
         if target.startswith("/") or not target or "\0" in target:
             raise _leaves(_quoted(path, folder), target)
         path.symlink_to(target)
-    top = os.path.realpath(folder)
     for path, target in links.items():
-        try:
-            end = os.path.realpath(path)
-        except RecursionError as error:
-            raise _leaves(_quoted(path, folder), target) from error
-        if end != top and not end.startswith(f"{top}/"):
+        if not is_inside(path, folder):
             raise _leaves(_quoted(path, folder), target)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from athanor.dev import sides
 from athanor.dev.sides import OwnFolder
 from athanor.dev.tree import CHANGED, LINK
 from tests.unit.athanor.dev.two_folders import settle
@@ -44,6 +45,11 @@ def test_a_pod_cannot_make_a_link_that_may_lead_out(here, target):
     with pytest.raises(OSError, match="a link that may lead out"):
         OwnFolder(here).write("sub/link", f"../../{target}".encode(), None, kind=LINK)
     assert links(here) == {}
+
+
+def test_the_program_in_a_pod_needs_no_athanor_there():
+    assert "def leads_inside" in sides._PROGRAM
+    assert "from athanor" not in sides._PROGRAM
 
 
 def test_nothing_is_read_or_written_through_a_link(here, tmp_path):

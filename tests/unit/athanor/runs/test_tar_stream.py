@@ -125,6 +125,18 @@ def test_bytes_of_another_kind_are_refused(tmp_path, content):
         [member("copy", tarfile.DIRTYPE), member("copy/up", tarfile.SYMTYPE, "../../..")],
         [member("copy", tarfile.SYMTYPE, "/etc/passwd")],
         [member("copy", tarfile.LNKTYPE, "../cifar/run.sh")],
+        [member("copy", tarfile.DIRTYPE), member("copy/all", tarfile.SYMTYPE, "")],
+        [
+            member("copy", tarfile.DIRTYPE),
+            member("copy/here", tarfile.SYMTYPE, "."),
+            member("copy/up", tarfile.SYMTYPE, "here/.."),
+        ],
+        [
+            member("copy", tarfile.DIRTYPE),
+            member("copy/up", tarfile.SYMTYPE, "later/later/later/../../../cifar"),
+            member("copy/later", tarfile.SYMTYPE, "."),
+            member("copy/own", tarfile.LNKTYPE, "copy/up/run.sh"),
+        ],
         [member("copy", tarfile.CHRTYPE)],
         [member("copy", tarfile.FIFOTYPE)],
         [member("copy", tarfile.DIRTYPE), member("copy/in", tarfile.SYMTYPE, "."), member("copy/in/new")],

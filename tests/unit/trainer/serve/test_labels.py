@@ -55,6 +55,21 @@ def test_other_places_are_refused(tmp_path, name):
         labelled(tmp_path, name)
 
 
+def test_a_link_is_followed_inside_the_models_folder_alone(tmp_path):
+    model, data = tmp_path / "digits", tmp_path / "digits" / "..data"
+    data.mkdir(parents=True)
+    (tmp_path / "secret").write_text("token\n")
+    (data / "labels.txt").write_text("zero\n")
+    (model / "labels.txt").symlink_to("..data/labels.txt")  # as Kubernetes mounts a ConfigMap
+    assert labelled(model) == ("zero",)
+    (data / "labels.txt").unlink()
+    (data / "labels.txt").symlink_to("../../secret")
+    (model / "up").symlink_to("..")
+    for name in ("labels.txt", "up/secret"):
+        with pytest.raises(ModelLoadError, match="not one that a link there leads to"):
+            labelled(model, name)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"), [(b"\xff\n", "not UTF-8"), (b"a" * (labels._MAX_BYTES + 1), "larger than 16777216 bytes")]
 )

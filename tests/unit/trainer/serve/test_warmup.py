@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -191,13 +192,20 @@ def test_new_version_that_fails_its_warm_up_does_not_take_over(repository):
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"), [(None, "cannot be read"), (b"123", "3 bytes; one row of 'image' has 256")]
+    ("content", "reason"),
+    [
+        (None, "cannot be read"),
+        (b"123", "3 bytes; one row of 'image' has 256"),
+        (Path("/proc/version"), "leads out of the model's folder"),
+    ],
 )
-def test_file_that_is_missing_or_of_another_size(repository, content, reason):
+def test_file_that_is_missing_elsewhere_or_of_another_size(repository, content, reason):
     repository.configure(CONFIG + sample(data='input_data_file: "digit"'))
     repository.publish(1)
     folder = repository.folder / "warmup"
     folder.mkdir()
-    if content is not None:
+    if isinstance(content, Path):
+        (folder / "digit").symlink_to(content)
+    elif content is not None:
         (folder / "digit").write_bytes(content)
     assert reason in ModelLoader(repository.folder, LocalModels(60, None).load, lambda _: None).sync().unavailable[1]
