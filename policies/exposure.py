@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import TYPE_CHECKING
 
+from infra.closed_addresses import ANYWHERE
 from policies.access import listed, statements
 from policies.node_pools import CLUSTER
 from policies.rule import Finding, Rule, RuleConfig, demand, message
@@ -131,10 +132,10 @@ def _type_and_address(given: Value, annotations: Value) -> Iterator[Finding]:
 
 
 def _egress(policy: Resource, _: RuleConfig) -> Iterator[Finding]:
-    """Look at ranges alone: a rule without any is the platform's, such as that of the pod that fetches code."""
+    """Look at ranges alone. What is open but for the metadata of nodes is the platform's: the pod that fetches code."""
     if policy.kind == "NetworkPolicy":
-        peers = [peer for rule in each(read(policy.properties, "spec", "egress")) for peer in each(read(rule, "to"))]
-        ranges = [read(peer, "ipBlock", "cidr") for peer in peers]
+        opened = [read(rule, "to") for rule in each(read(policy.properties, "spec", "egress"))]
+        ranges = [read(peer, "ipBlock", "cidr") for to in opened if to != ANYWHERE for peer in each(to)]
         wide = [given for given in ranges if include_internet([given])]
         yield from (given for given in ranges if isinstance(given, Unknown))
         for given in wide or ([ranges] if include_internet(ranges) else []):

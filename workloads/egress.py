@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator
 
+from infra.closed_addresses import CLOSED, LINK_LOCAL, METADATA
 from infra.descriptions import checked
 from infra.errors import RefusalError
 from workloads.checks import check_range
@@ -18,29 +19,19 @@ if TYPE_CHECKING:
 
 INTERNET = "internet"
 OSS = "oss"
-_METADATA = "100.100.100.200/32"
-"""Metadata of nodes on Alibaba Cloud (ECS, "Instance metadata"): a program that reads it may get the credentials of the
-node."""
 _SHARED_ADDRESSES = "100.64.0.0/10"
 """RFC 6598. Alibaba Cloud's own services have addresses in it inside a VPC, and the internal endpoints of OSS are among
 them (OSS, "Internal endpoints and VIP ranges"); the ranges of one region are not fixed."""
 _NOT_THE_INTERNET = (
-    "0.0.0.0/8", "10.0.0.0/8", _SHARED_ADDRESSES, "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16",
+    "0.0.0.0/8", "10.0.0.0/8", _SHARED_ADDRESSES, "127.0.0.0/8", LINK_LOCAL, "172.16.0.0/12", "192.168.0.0/16",
     "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
 )  # fmt: skip
 """IANA's special-purpose addresses: private networks, which clusters and VPCs use, link-local ones and the like."""
 _BLOCKS: dict[str, Manifest] = {
     INTERNET: {"cidr": "0.0.0.0/0", "except": list(_NOT_THE_INTERNET)},
-    OSS: {"cidr": _SHARED_ADDRESSES, "except": [_METADATA]},
+    OSS: {"cidr": _SHARED_ADDRESSES, "except": [METADATA]},
 }
-"""Addresses that the names stand for, as the ipBlock of a network policy."""
-_NEVER = {
-    _METADATA: "the metadata of nodes on Alibaba Cloud",
-    "169.254.0.0/16": "link-local addresses, where nodes have their metadata",
-    "127.0.0.0/8": "the pod itself",
-    "224.0.0.0/3": "multicast and reserved addresses",
-    "0.0.0.0/8": "addresses that no host has",
-}
+"""What the names stand for, as the ipBlock of a network policy."""
 _WIDEST = 8
 """Shortest prefix of a CIDR: no private network is wider than 10.0.0.0/8."""
 
@@ -57,7 +48,7 @@ def _destination(value: str) -> str:
         raise ValueError(f'{limit}. Fix: write "internet", or a narrower range')
     if "/" in value and value.partition("/")[0] != str(network.network_address):
         raise ValueError(f"has bits set beyond /{network.prefixlen}. Fix: write {network}")
-    for closed, what in _NEVER.items():
+    for closed, what in CLOSED.items():
         if network.overlaps(IPv4Network(closed)):
             raise ValueError(f"contains {what} ({closed}). Fix: write narrower ranges without {closed}")
     return str(network)

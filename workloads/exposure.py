@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import urlsplit
 
+from infra.closed_addresses import check_open
 from infra.descriptions import checked
 from infra.errors import RefusalError
 from infra.kubernetes.grammar import DnsLabel, DnsSubdomain, matching
@@ -64,6 +66,8 @@ class OidcAuth:
         if (self.keys_url is None) == (self.keys is None):
             limit = "needs either keys_url or keys"
             raise RefusalError("expose.auth", self, limit, "set keys_url to jwks_uri of the discovery document")
+        if self.keys_url:
+            check_open("expose.auth.keys_url", self.keys_url, urlsplit(self.keys_url).hostname or "")
 
 
 Auth = TokenAuth | OidcAuth

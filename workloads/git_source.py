@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from infra.closed_addresses import ANYWHERE, check_open
 from infra.descriptions import checked
 from infra.errors import RefusalError
 from infra.job_source import COMMIT, COMMIT_KEY, COMMIT_VARIABLE, CONTAINER, RUN_ANNOTATION, commit_choice
@@ -54,6 +55,8 @@ _REFERENCE = re.compile(
 part."""
 _HOST_AND_PATH = re.compile(r"(?P<place>(?:[^@/:\s]+@)?[^@/:\s]+):(?!:|//|[^/]*@)(?P<path>[^\s].*)")
 """git@github.com:team/project.git (git-fetch(1), "GIT URLS"); trainer/source/address.py reads the same."""
+_SERVICE = re.compile(r"[a-z][a-z0-9-]*|.+\.svc(\.cluster\.local)?")
+"""A host of the cluster: the name of a Service alone, or with its namespace; no address in any notation."""
 _DEFAULT_BRANCH = "HEAD"
 """Its name in trainer/source/fetch.py."""
 _SUBDIRECTORY = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
@@ -136,10 +139,11 @@ class GitSource:
             raise RefusalError(
                 "source.repository", self.repository, "its port must be 1 to 65535", "correct the port, or omit it"
             )
+        check_open("source.repository", self.repository, url.hostname or "")
 
     def _check_way_of_the_password(self) -> None:
         host = self._url.hostname or ""
-        if self.repository.startswith("http:") and not _is_inside(host):
+        if self._url.scheme == "http" and not _is_inside(host):
             limit = "would send the password in plain text to a host outside the cluster"
             raise RefusalError("source.repository", self.repository, limit, "use https")
 
@@ -148,7 +152,7 @@ class GitSource:
         address = self.repository
         if "://" not in address and (match := _HOST_AND_PATH.fullmatch(address)):
             address = f"ssh://{match['place']}/{match['path'].removeprefix('/')}"
-        return urlsplit(re.sub(r"^(?:git\+ssh|ssh\+git)://", "ssh://", address))
+        return urlsplit(re.sub(r"^(?:git\+ssh|ssh\+git)://", "ssh://", address, flags=re.IGNORECASE))
 
     @property
     def server(self) -> Manifest:
@@ -169,7 +173,7 @@ class GitSource:
             return {"to": [{"ipBlock": {"cidr": str(address)}}], "ports": ports}
         if not _is_inside(host):
             # Policies know no host names, and the addresses behind one change.
-            return {"ports": ports}
+            return {"to": ANYWHERE, "ports": ports}
         _, _, rest = host.partition(".")
         namespace = rest.partition(".")[0]
         # A policy sees the pods' own port behind a Service, which the address does not tell.
@@ -181,7 +185,7 @@ class GitSource:
 
 def _is_inside(host: str) -> bool:
     """Return whether a host is a Service of the cluster."""
-    return "." not in host or host.endswith((".svc", ".svc.cluster.local"))
+    return _SERVICE.fullmatch(host) is not None
 
 
 def _has_port(address: SplitResult) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
+from infra.closed_addresses import check_open
 from infra.descriptions import checked
 from infra.errors import RefusalError
 
@@ -46,6 +47,7 @@ class Tracing:
         if _address(url) is None and not _SERVICE.fullmatch(url.hostname or ""):
             limit = "is neither a Service of the cluster nor an address, and network policies cannot use other hosts"
             raise RefusalError("tracing.endpoint", self.endpoint, limit, fix)
+        check_open("tracing.endpoint", self.endpoint, url.hostname or "")
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -362,7 +362,8 @@ def _variables_of_installing(name: str, args: JobArgs, resolved: ResolvedJob) ->
     if index is None or "PIP_INDEX_URL" in args.secret_env:
         return {"ATHANOR_JOB": name}
     # pip refuses an index without TLS unless its host is named.
-    trusted = {"PIP_TRUSTED_HOST": urlsplit(index.url).netloc} if index.url.startswith("http://") else {}
+    url = urlsplit(index.url)
+    trusted = {"PIP_TRUSTED_HOST": url.netloc} if url.scheme == "http" else {}
     return {"ATHANOR_JOB": name, "PIP_INDEX_URL": index.url, **trusted}
 
 

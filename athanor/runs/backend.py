@@ -42,7 +42,7 @@ def engine_variables() -> dict[str, str]:
     """
     url, is_own = backend_of_runs()
     variables = {_BACKEND: url} if is_own else {}
-    if url.startswith(("https://", "http://")) or any(name in os.environ for name in _PASSPHRASES):
+    if url.lower().startswith(("https://", "http://")) or any(name in os.environ for name in _PASSPHRASES):
         return variables
     return {**variables, _PASSPHRASES[1]: str(_own_passphrase())}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infra.closed_addresses import ANYWHERE
 from infra.gateway import GATEWAY_NAME, HTTPS_PORT, NAMESPACE, PROXY, PROXY_METRICS_PORT
 from infra.gateway.parts import metadata, network_policy, peer
 from infra.images import ENVOY_IMAGE
@@ -81,7 +82,7 @@ def _network_policy(workloads: str) -> Manifest:
         {"to": [peer({}, workloads)]},
         {"to": [peer({})]},
         # Where an issuer of tokens publishes its keys.
-        {"ports": [{"protocol": "TCP", "port": HTTPS_PORT}]},
+        {"to": ANYWHERE, "ports": [{"protocol": "TCP", "port": HTTPS_PORT}]},
     ]
     ingress = {_CONTAINER_PORT: (), PROXY_METRICS_PORT: READERS}
     return network_policy(PROXY, PROXY_LABELS, ingress, egress)

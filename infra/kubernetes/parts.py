@@ -38,7 +38,7 @@ def network_policy(
         selector: Labels of the pods.
         ingress: Who may come in, by port; nobody listed is everybody.
         egress: Where it may connect to in addition to DNS; `{}` is anywhere, for what reads targets or the API server,
-            whose addresses no policy can name.
+            which may be nodes, whose addresses no policy can name. For all else: `infra.closed_addresses.ANYWHERE`.
     """
     return {
         "apiVersion": "networking.k8s.io/v1",

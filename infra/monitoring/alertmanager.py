@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from infra.closed_addresses import ANYWHERE
 from infra.images import ALERTMANAGER_IMAGE
 from infra.kubernetes.pods import resources
 from infra.monitoring import ALERTMANAGER, ALERTMANAGER_PORT, GRAFANA, PROMETHEUS
@@ -95,7 +96,7 @@ def _network(settings: MonitoringSettings) -> Manifest:
     ingress = {ALERTMANAGER_PORT: [callers(GRAFANA, PROMETHEUS)], _MESH_PORT: [mesh]}
     # Receivers can be anywhere: a mail server, a chat, a pager.
     notifies = settings.alertmanager_config_secret or settings.run_webhooks
-    egress: list[Manifest] = [{}] if notifies else [{"to": [mesh]}]
+    egress: list[Manifest] = [{"to": ANYWHERE}] if notifies else [{"to": [mesh]}]
     return network_policy(ALERTMANAGER, ingress, egress)
 
 

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from infra.closed_addresses import CLOSED
 from infra.cuda import CudaVersion
 from infra.registry import Login, check_pulled, check_registry
 from infra.settings.fields import NUMBER_AS_TEXT, DnsLabel, DnsSubdomain, Model, PinnedImage
@@ -35,7 +36,13 @@ def _index_url(value: str) -> str:
 
 def _index_addresses(values: tuple[IPv4Network | Literal["internet"], ...]) -> tuple[IPv4Network | str, ...]:
     for value in values:
-        if isinstance(value, IPv4Network) and (value.prefixlen < _WIDEST_INDEX or value.is_link_local):
+        if not isinstance(value, IPv4Network):
+            continue
+        if closed := next((each for each in CLOSED if value.overlaps(IPv4Network(each))), None):
+            raise ValueError(
+                f"{value}: contains {CLOSED[closed]} ({closed}). Fix: write the hosts that serve the index"
+            )
+        if value.prefixlen < _WIDEST_INDEX:
             raise ValueError(
                 f"{value}: is wider than an index needs. Fix: write the hosts that serve it, such as 10.64.3.7/32"
             )

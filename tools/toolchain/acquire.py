@@ -87,7 +87,7 @@ def _wants_engine_with_clouds(engine: Provided) -> bool:
     if engine.origin == "path" or not store.is_built_here(engine.tool):
         return False
     whole = TOOLS[ENGINE_WITH_CLOUDS]
-    backend = os.environ.get("PULUMI_BACKEND_URL", "").partition("://")[0]
+    backend = os.environ.get("PULUMI_BACKEND_URL", "").partition("://")[0].lower()
     return backend in _CLOUD_BACKENDS or store.is_installed(whole, tool_recipe(whole))
 
 

@@ -18,10 +18,12 @@ _PORTS = {"https": 443, "http": 80, "ssh": 22}
 
 
 def as_url(address: str) -> str:
-    """Return an address as a URL; `git@host:team/code` and git+ssh:// as ssh://, all others as they are."""
+    """Return an address as a URL, its scheme in lower case; `git@host:team/code` and git+ssh:// as ssh://."""
     if match := _host_and_path(address):
         return f"ssh://{match['place']}/{quote(match['path'].removeprefix('/'))}"
-    return re.sub(r"^(?:git\+ssh|ssh\+git)://", "ssh://", address)
+    scheme, is_url, rest = address.partition("://")
+    known = "ssh" if scheme.lower() in {"git+ssh", "ssh+git"} else scheme.lower()
+    return f"{known}://{rest}" if is_url else address
 
 
 def _host_and_path(address: str) -> re.Match[str] | None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
 RUN_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,179}")
 SSH_USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}")
+SERVICE = re.compile(r"[a-z][a-z0-9-]*")
+"""Its name begins with a letter: 3221225991 is an address."""
 CLUSTER_SUFFIXES = (".svc", ".svc.cluster.local")
 
 
@@ -178,4 +180,4 @@ def _is_inside(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return "." not in host or host.endswith(CLUSTER_SUFFIXES)
+        return SERVICE.fullmatch(host) is not None or host.endswith(CLUSTER_SUFFIXES)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infra.closed_addresses import ANYWHERE
 from infra.monitoring import (
     GRAFANA,
     NAMESPACE,
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from infra.manifests import Manifest
-
-_API_SERVER_PORTS = (443, 6443)
-"""Ports of the Service and of its endpoints: some networks match the former, some the latter."""
 
 
 def _pods(namespace: str, *names: str) -> Manifest:
@@ -63,7 +61,9 @@ def network_manifests(readers: Sequence[str]) -> dict[str, Manifest]:
     into_collector = [{"from": scrapers, "ports": _ports(VLAGENT_PORT)}]
     out_of_collector: list[Manifest] = [
         {"to": [_pods(NAMESPACE, VICTORIA_LOGS)], "ports": _ports(VICTORIA_LOGS_PORT)},
-        {"ports": _ports(*_API_SERVER_PORTS)},
+        # The API server's Service, or what stands behind it: nodes, too, which for some networks are in no ipBlock.
+        {"to": ANYWHERE, "ports": _ports(443)},
+        {"ports": _ports(6443)},
         *default_deny_manifest(NODE_NAMESPACE)["spec"]["egress"],  # the look-up of the store's name
     ]
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from infra.closed_addresses import ANYWHERE
 from tests.unit.policies.case import UNKNOWN, Case, manifest
 
 ADDRESS_TYPE = "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-address-type"
@@ -75,6 +76,7 @@ CASES = {
             opening({"ipBlock": {"cidr": "100.64.0.0/10"}}),
             opening({"podSelector": {}}),
             closing(egress=[{"ports": [{"port": 443}]}]),
+            closing(egress=[{"to": ANYWHERE, "ports": [{"port": 443}]}]),
         ],
         breaks={
             "spec.egress = '0.0.0.0/0'": opening({"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.0.0.0/8"]}}),

@@ -233,6 +233,7 @@ def test_what_the_platform_does_not_offer_is_refused(gateway, asked, words):
         (lambda: OidcAuth(**{**OIDC, "audiences": []}, keys="{}"), ("expose.auth.audiences", "anybody else's")),
         (lambda: OidcAuth(**OIDC), ("expose.auth", "keys_url or keys")),
         (lambda: OidcAuth(**OIDC, keys="{}", keys_url="https://a/b"), ("expose.auth", "keys_url or keys")),
+        (lambda: OidcAuth(**OIDC, keys_url="https://0x7f.1/b"), ("expose.auth.keys_url", "the address 127.0.0.1")),
         (lambda: Autoscaling(maximum=2, idle_seconds=60), ("autoscaling.idle_seconds = 60", "minimum=1", "minimum=0")),
         (lambda: Autoscaling(minimum=0, maximum=2, hold_seconds=1), ("autoscaling.hold_seconds = 1", "5 to 3000")),
         (

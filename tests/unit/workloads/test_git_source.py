@@ -54,7 +54,33 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
             {"secret": "robot", "repository": "http://git.example/a.git"},
             ("source.repository", "in plain text", "https"),
         ),
+        (
+            {"secret": "robot", "repository": "HTTP://git.example/a.git"},
+            ("source.repository", "in plain text", "https"),
+        ),
+        ({"secret": "robot", "repository": "http://[2001:db8::7]/a.git"}, ("in plain text", "https")),
+        ({"repository": "FTP://git.example/a.git"}, ("must be an https, http or ssh address",)),
+        ({"repository": "GIT://git.example/a.git"}, ("must be an https, http or ssh address",)),
         ({"repository": "https://git.example/a.git?token=1"}, ("source.repository", "without a query")),
+        ({"repository": "http://169.254.169.254/a.git"}, ("'http://169.254.169.254/a.git'", "link-local addresses")),
+        ({"repository": "https://100.100.100.200/a.git"}, ("the metadata of nodes on Alibaba Cloud",)),
+        ({"repository": "http://127.0.0.1/a.git"}, ("leads to the pod itself",)),
+        ({"repository": "http://LOCALHOST:8080/a.git"}, ("leads to the pod itself",)),
+        ({"repository": "http://a.localhost/a.git"}, ("leads to the pod itself",)),
+        ({"repository": "http://0.0.0.0/a.git"}, ("addresses that no host has",)),
+        ({"repository": "http://metadata.google.internal./a.git"}, ("the metadata of nodes on other clouds",)),
+        ({"repository": "http://[::1]/a.git"}, ("leads to the pod itself",)),
+        ({"repository": "http://[::]/a.git"}, ("addresses that no host has",)),
+        ({"repository": "http://[fe80::1%25eth0]/a.git"}, ("link-local addresses",)),
+        ({"repository": "http://[fd00:ec2::254]/a.git"}, ("the metadata of nodes on other clouds",)),
+        ({"repository": "http://[::ffff:169.254.169.254]/a.git"}, ("link-local addresses",)),
+        ({"repository": "http://[64:ff9b::6464:64c8]/a.git"}, ("the metadata of nodes on Alibaba Cloud",)),
+        ({"repository": "http://2852039166/a.git"}, ("the address 169.254.169.254 in another notation",)),
+        ({"repository": "http://0xA9FEA9FE/a.git"}, ("the address 169.254.169.254", "write 169.254.169.254")),
+        ({"repository": "http://0251.254.0xa9fe/a.git"}, ("the address 169.254.169.254",)),
+        ({"repository": "http://127.1/a.git"}, ("the address 127.0.0.1",)),
+        ({"repository": "http://169.254.169.254./a.git"}, ("the address 169.254.169.254",)),
+        ({"secret": "robot", "repository": "http://3221225991/a.git"}, ("the address 192.0.2.7",)),
     ],
 )
 def test_what_cannot_be_fetched_is_refused(fields, words):
@@ -107,13 +133,15 @@ def _is_taken(fields: dict[str, str | None]) -> bool:
         ("git@git.example:~/a b.git", None),
         ("ssh://git@git.example:2222/~/a.git", [2222, 443]),
         ("git+ssh://git.example/a.git", [22, 443]),
+        ("Git+SSH://git.example/a.git", [22, 443]),
+        ("HTTPS://git.example/a.git", [443]),
         ("ssh://git@10.1.2.3/a.git", [22, 443]),
         ("ssh://git.example:443/a.git", [443]),
         ("git://git.example/a.git", None),
     ],
 )
 def test_the_forms_of_an_address_and_the_ports_that_it_needs(repository, ports):
-    secret = None if repository.startswith("http") else "git-robot"
+    secret = None if repository.lower().startswith("http") else "git-robot"
     if ports is None:
         assert not _is_taken({"repository": repository, "secret": secret})
         return
@@ -217,16 +245,23 @@ def _policies(args: PyTorchJobArgs):
 
 
 _TEAM = {"matchLabels": {"kubernetes.io/metadata.name": "team"}}
-_ANY_HTTPS = {"ports": [{"protocol": "TCP", "port": 443}]}
+_ANYWHERE = [
+    {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16", "100.100.100.200/32"]}},
+    {"namespaceSelector": {}},
+]
+_HTTPS = {"ports": [{"protocol": "TCP", "port": 443}]}
 
 
 @each_row(
     ("repository", "opened"),
     [
-        ("https://git.example/a.git", _ANY_HTTPS),
-        ("https://git.example:8443/a.git", {"ports": [{"protocol": "TCP", "port": each} for each in (8443, 443)]}),
-        ("https://192.0.2.7/a.git", {**_ANY_HTTPS, "to": [{"ipBlock": {"cidr": "192.0.2.7/32"}}]}),
-        ("https://[2001:db8::7]/a.git", {**_ANY_HTTPS, "to": [{"ipBlock": {"cidr": "2001:db8::7/128"}}]}),
+        ("https://git.example/a.git", {**_HTTPS, "to": _ANYWHERE}),
+        (
+            "https://git.example:8443/a.git",
+            {"to": _ANYWHERE, "ports": [{"protocol": "TCP", "port": each} for each in (8443, 443)]},
+        ),
+        ("https://192.0.2.7/a.git", {**_HTTPS, "to": [{"ipBlock": {"cidr": "192.0.2.7/32"}}]}),
+        ("https://[2001:db8::7]/a.git", {**_HTTPS, "to": [{"ipBlock": {"cidr": "2001:db8::7/128"}}]}),
         ("http://git/a.git", {"to": [{"podSelector": {}}]}),
         ("http://git.team.svc:8080/a.git", {"to": [{"podSelector": {}, "namespaceSelector": _TEAM}]}),
     ],

@@ -68,6 +68,7 @@ def test_the_policy_opens_exactly_the_collector(endpoint, peer):
         (f"http://collector.{'n' * 64}.svc:4317", "is neither a Service of the cluster nor an address"),
         ("http://collector:4317", "is neither a Service of the cluster nor an address"),
         ("https://traces.example.com:443", "is neither a Service of the cluster nor an address"),
+        ("http://169.254.169.254:80", "leads to link-local addresses"),
     ],
 )
 def test_what_no_policy_could_name_is_refused(endpoint, limit):

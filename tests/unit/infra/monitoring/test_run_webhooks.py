@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
+from infra.closed_addresses import ANYWHERE
 from infra.monitoring.alertmanager import SECRETS_FOLDER, alertmanager_manifests, configuration
 from infra.settings.monitoring import MonitoringSettings
 from tests.api_double.dispatch import Answer
@@ -54,8 +55,8 @@ def test_alertmanager_connects_out_only_to_notify():
     def opened(**values: object) -> Any:
         return alertmanager_manifests(settings(**values), None)["alertmanager-network"]["spec"]["egress"]
 
-    assert {} in opened(**BOTH)
-    assert {} not in opened()
+    assert {"to": ANYWHERE} in opened(**BOTH)
+    assert {"to": ANYWHERE} not in opened()
 
 
 @dataclass(frozen=True)

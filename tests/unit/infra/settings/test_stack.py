@@ -139,6 +139,7 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
         for given, value, words in (
             ([], "", "at least 1"),
             (["10.0.0.0/8"], "10.0.0.0/8", "write the hosts that serve it"),
+            (["100.100.0.0/16"], "100.100.0.0/16", "contains the metadata of nodes on Alibaba Cloud"),
         )
     ),
     ({"prices": {"per_hour": {GPU_NODE: 7.1}}}, "prices.as_of", "", "Day on which the prices were read"),

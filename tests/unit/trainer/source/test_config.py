@@ -61,6 +61,8 @@ def test_everything():
         (["--repository", "git@github.com:a/b.git", *MAIN], "ssh needs a key"),
         (["--repository", "http://example.com/a", *MAIN, "--credentials_dir", "/c"], "send the password in clear"),
         (["--repository", "http://a.svc.evil.com/a", *MAIN, "--credentials_dir", "/c"], "send the password in clear"),
+        (["--repository", "HTTP://example.com/a", *MAIN, "--credentials_dir", "/c"], "send the password in clear"),
+        (["--repository", "http://3221225991/a", *MAIN, "--credentials_dir", "/c"], "send the password in clear"),
         (["--repository", "http://10.0.0.1/a", *MAIN, "--credentials_dir", "/c"], "send the password in clear"),
     ],
 )
