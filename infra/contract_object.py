@@ -37,11 +37,15 @@ def contract_manifest(namespace: pulumi.Input[str], outputs: pulumi.Input[str]) 
     }
 
 
-def read_contract(config_map: dict[str, Any]) -> PlatformOutputs:
+def read_contract(config_map: dict[str, Any], namespace: str) -> PlatformOutputs:
     """Return the outputs that a ConfigMap of the cluster holds.
 
+    Args:
+        config_map: The object.
+        namespace: Where it was read. Anyone who may write there could send others' jobs to another namespace by it.
+
     Raises:
-        RefusalError: it holds none, or those of a newer contract.
+        RefusalError: it holds none, those of a newer contract, or those of a platform in another namespace.
     """
     # With pydantic a tenth of a second, which every command would spend that only needs the name above.
     from infra.outputs import PlatformOutputs  # noqa: PLC0415
@@ -52,4 +56,9 @@ def read_contract(config_map: dict[str, Any]) -> PlatformOutputs:
         limit = "does not hold a platform's outputs"
         fix = "name the platform's stack instead: `athanor run` with --platform, in a program with Platform.from_stack"
         raise RefusalError(f"ConfigMap {CONTRACT_OBJECT}", sorted(config_map), limit, fix) from None
-    return PlatformOutputs.parse(outputs, f"ConfigMap {CONTRACT_OBJECT}")
+    known = PlatformOutputs.parse(outputs, f"ConfigMap {CONTRACT_OBJECT}")
+    if known.namespace != namespace:
+        limit = f"says so in the namespace {namespace!r}, and a platform describes itself in its own"
+        fix = "update the platform's stack, which writes its own again, and look who else may write ConfigMaps there"
+        raise RefusalError(f"ConfigMap {CONTRACT_OBJECT}: namespace", known.namespace, limit, fix)
+    return known

@@ -67,14 +67,16 @@ class Platform(PlatformFields[pulumi.Input[str], pulumi.Input[PlatformOffers]]):
             provider: Provider of the cluster, whose user may read ConfigMaps there.
 
         Raises:
-            RefusalError: (when it is read) it follows a newer contract than this code.
+            RefusalError: (when it is read) it follows a newer contract than this code, or names another namespace.
         """
         # a second of every other program's start
         from pulumi_kubernetes.core.v1 import ConfigMap  # noqa: PLC0415
 
         name = f"{namespace}/{CONTRACT_OBJECT}"
         config_map = ConfigMap.get(name, name, opts=pulumi.ResourceOptions(provider=provider))
-        outputs = config_map.metadata.apply(lambda read: read_contract({"metadata": {"annotations": read.annotations}}))
+        outputs = config_map.metadata.apply(
+            lambda read: read_contract({"metadata": {"annotations": read.annotations}}, namespace)
+        )
         return cls.from_outputs(outputs, provider)
 
     @classmethod

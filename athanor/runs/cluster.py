@@ -170,10 +170,10 @@ class Cluster:
         """
         own = self.find("configmap", CONTRACT_OBJECT)
         if own:
-            return read_contract(own)
+            return read_contract(own, self.namespace)
         others = self._platforms_elsewhere()
         if len(others) == 1 and not self.has_typed_namespace:
-            return read_contract(others[0])
+            return read_contract(others[0], others[0]["metadata"]["namespace"])
         raise self._no_platform([each["metadata"]["namespace"] for each in others])
 
     def _no_platform(self, elsewhere: Sequence[str]) -> RefusalError:

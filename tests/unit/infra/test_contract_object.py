@@ -14,6 +14,6 @@ def test_it_holds_the_outputs_of_the_stack(record_stack):
     metadata = described.inputs["metadata"]
     outputs = json.loads(metadata["annotations"]["athanor.dev/outputs"])
     assert (metadata["name"], metadata["namespace"]) == (CONTRACT_OBJECT, outputs["namespace"])
-    assert read_contract(described.inputs) == PlatformOutputs.parse(outputs)
+    assert read_contract(described.inputs, outputs["namespace"]) == PlatformOutputs.parse(outputs)
     exported = {name: recording.exports[name] for name in outputs}
     assert outputs == exported

@@ -83,6 +83,16 @@ def test_the_cluster_describes_the_platform_to_those_without_its_state(preview):
     assert recording.objects() == []
 
 
+def test_a_description_in_another_namespace_is_refused():
+    described = {"metadata": {"annotations": {"athanor.dev/outputs": json.dumps(OUTPUTS)}}}
+
+    def program() -> None:
+        Platform.from_cluster("other", kubernetes.Provider("their-own", kubeconfig="{}"))
+
+    with pytest.raises(RefusalError, match="namespace = 'platform': says so in the namespace 'other'"):
+        record(program, preview=True, stack="theirs", objects={"other/athanor-platform": described})
+
+
 def test_a_stack_that_is_not_a_platform_is_refused():
     with pytest.raises(RefusalError, match="use a stack of the athanor project"):
         record(_consumer, preview=True, stacks={OWNER: {"url": "http://example"}})

@@ -113,7 +113,19 @@ def test_only_options_that_a_command_has_are_named(words, has_option):
 
 def test_an_object_without_outputs_is_refused():
     with pytest.raises(RefusalError, match="does not hold a platform's outputs"):
-        read_contract({"data": {}})
+        read_contract({"data": {}}, "team")
+
+
+def test_a_platform_that_describes_itself_in_another_namespace_is_refused(folder):
+    elsewhere = _contract("kube-system")
+    elsewhere["metadata"]["namespace"] = "team"
+    said = r"namespace = 'kube-system': says so in the namespace 'team'"
+    (folder / "everywhere").write_text(json.dumps({"items": [elsewhere]}), encoding="utf-8")
+    with pytest.raises(RefusalError, match=said):
+        _cluster().platform()
+    (folder / "here").write_text(json.dumps(elsewhere), encoding="utf-8")
+    with pytest.raises(RefusalError, match=said):
+        _cluster().platform()
 
 
 @pytest.mark.usefixtures("folder")
