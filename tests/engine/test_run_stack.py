@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 import pulumi
 import pytest
@@ -50,7 +51,10 @@ def started(tmp_path, monkeypatch):
 
 def workspace(tmp_path, job_name):
     settings = automation.ProjectSettings(name="runs", runtime="python", main=str(tmp_path))
-    return automation.LocalWorkspace(project_settings=settings, program=lambda: pulumi.export("job_name", job_name))
+    folder = tempfile.mkdtemp(dir=tmp_path)  # one that is given none leaves one among the machine's temporary files
+    return automation.LocalWorkspace(
+        folder, project_settings=settings, program=lambda: pulumi.export("job_name", job_name)
+    )
 
 
 def test_the_engine_is_not_asked_for_what_it_said(tmp_path, started):
