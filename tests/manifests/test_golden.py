@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -211,6 +212,30 @@ def test_the_others_differ_from_their_base_as_the_golden_files_say(recorded, mac
 def test_no_golden_file_is_forgotten():
     assert {folder.name for folder in GOLDEN.iterdir() if folder.is_dir()} == {*WHOLE, DIFFERENCES.name}
     assert {file.stem for file in DIFFERENCES.iterdir()} == set(BASES)
+
+
+def test_only_what_reads_targets_or_asks_the_api_server_reaches_the_metadata_of_nodes():
+    policies = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in GOLDEN.rglob("NetworkPolicy.*.yaml")]
+    reaching = {
+        policy["metadata"]["name"]
+        for policy in policies
+        if any(_reaches_metadata(rule) for rule in policy["spec"].get("egress", []))
+    }
+    gateway = {"envoy-gateway", "activator", "gateway-certificates"}
+    assert reaching == {"prometheus", "prometheus-operator", "kube-state-metrics", *gateway}
+
+
+def _reaches_metadata(rule: dict[str, Any]) -> bool:
+    if {each["port"] for each in rule.get("ports", [])} == {6443}:
+        return False  # where API servers of nodes listen, and no metadata is
+    blocks = [peer["ipBlock"] for peer in rule.get("to", []) if "ipBlock" in peer]
+    opened = ([each["cidr"], *each.get("except", [])] for each in blocks)
+    inside = (
+        [address in ip_network(cidr) for cidr in cidrs]
+        for cidrs in opened
+        for address in map(ip_address, ("169.254.169.254", "100.100.100.200"))
+    )
+    return "to" not in rule or any(first and not any(excepted) for first, *excepted in inside)
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:
