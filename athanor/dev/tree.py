@@ -2,8 +2,8 @@
 
 `athanor dev` sends this module to the pod as text, with the function that it imports, and runs the same code on this
 machine. Requests come on standard input and answers go to standard output: a header (JSON, after its length in 4 bytes,
-big-endian), and as many bytes of content as the header's `bytes` says. Only Python's standard library, 3.8 or later: the
-pod's image may have any.
+big-endian), and as many bytes of content as the header's `bytes` says. Only Python's standard library, 3.8 or later:
+the pod's image may have any.
 """
 
 from __future__ import annotations

@@ -336,7 +336,7 @@ def test_a_zone_that_is_removed_is_refused_and_takes_nothing_along(account: ApiD
     up(dev, STACK, check=False)
 
     assert "alicloud.zones" in preview
-    assert "Fix: restore the zones" in preview
+    assert "Fix: restore these zones" in preview
     assert inventory(account) == before
 
 
