@@ -9,10 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.distributed.checkpoint.format_utils import dcp_to_torch_save  # pyright: ignore[reportUnknownVariableType]
 
 from trainer.hardware_check import inputs
 from trainer.hardware_check.site import SkippedError, StepError
+from trainer.pytorch.checkpoints.reader import load_state, outline
 from trainer.training import digits as digits_data
 from trainer.training.signals import STOPPED_EXIT_STATUS
 
@@ -232,21 +232,10 @@ def _without_checkpoints() -> tuple[str, ...]:
 
 
 def _stored(folder: Path, step: int) -> dict[str, Any]:
-    """Return every value of a checkpoint of a run, by its path in the state."""
+    """Return every value of a checkpoint of a run, by its name."""
     [checkpoint] = folder.glob(f"*/checkpoints/step-{step:08d}")
-    whole = folder / "state.pt"
-    dcp_to_torch_save(checkpoint, whole)
-    state: Any = torch.load(whole, map_location="cpu", weights_only=False, mmap=True)
-    values: dict[str, Any] = {}
-
-    def walk(path: str, value: Any) -> None:  # noqa: ANN401  as nested as the state
-        if isinstance(value, dict):
-            for name, each in value.items():  # pyright: ignore[reportUnknownVariableType]
-                walk(f"{path}.{name}", each)
-        else:
-            values[path] = value
-
-    walk("state", state)
+    values: dict[str, Any] = outline(checkpoint)
+    load_state(checkpoint, values, alone=True)
     return values
 
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.state_dict_loader import load  # pyright: ignore[reportUnknownVariableType]
 
 from trainer.common.files import sha256_of
 from trainer.common.validation import NAME_PATTERN, file_name
 from trainer.pytorch import network_file
 from trainer.pytorch.checkpoints.errors import CheckpointError
+from trainer.pytorch.checkpoints.reader import load_state
 from trainer.pytorch.checkpoints.stored import Step, checkpoint_of_run
 from trainer.pytorch.examples import interface
 from trainer.pytorch.model_files import VERIFIED_SAMPLES
@@ -196,9 +194,7 @@ class CheckpointSource:
         module = network_file.build(self.network) if self.network else run_model(run.settings).build()
         state: dict[str, Any] = {"model": module.state_dict()}
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-                load(state, storage_reader=FileSystemReader(run.path), no_dist=True)
+            load_state(run.path, state, alone=True)
             module.load_state_dict(state["model"])
         except Exception as error:  # torch raises anything for files that do not fit
             raise SourceError(f"{run.path}: cannot be loaded: {reason(error)}") from error

@@ -6,20 +6,20 @@ Each is a folder `step-00000200` that torch.distributed.checkpoint wrote (`write
 from __future__ import annotations
 
 import logging
+import pickle
 import shutil
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.state_dict_loader import load  # pyright: ignore[reportUnknownVariableType]
 from torch.distributed.checkpoint.state_dict_saver import save  # pyright: ignore[reportUnknownVariableType]
 
 from trainer.common.cpu import usable_cores
 from trainer.pytorch.checkpoints import folders
 from trainer.pytorch.checkpoints.errors import CheckpointError, DamagedError, reasons
 from trainer.pytorch.checkpoints.manifest import MANIFEST, Manifest, read_manifest
+from trainer.pytorch.checkpoints.reader import CheckpointReader, load_state
 from trainer.pytorch.checkpoints.settings import refuse_changed_settings
 from trainer.pytorch.checkpoints.size import whole_bytes
 from trainer.pytorch.checkpoints.writer import CheckpointWriter, Save
@@ -179,7 +179,7 @@ class CheckpointManager:
         Raises:
             CheckpointError: it cannot be read.
         """
-        return self._on_main(lambda: set(FileSystemReader(checkpoint.path).read_metadata().state_dict_metadata))
+        return self._on_main(lambda: set(CheckpointReader(checkpoint.path).read_metadata().state_dict_metadata))
 
     def load(self, checkpoint: StoredCheckpoint, state: dict[str, Any]) -> None:
         """Read a checkpoint into a state of the same structure, tensors in place.
@@ -188,7 +188,7 @@ class CheckpointManager:
             CheckpointError: it does not fit the state or cannot be read.
         """
         try:
-            load(state, storage_reader=FileSystemReader(checkpoint.path))
+            load_state(checkpoint.path, state)
         except CheckpointException as error:
             # its content was compared before
             is_volume = any(isinstance(failure, OSError) for failure, _ in error.failures.values())
@@ -198,7 +198,7 @@ class CheckpointManager:
     def _on_main(self, work: Callable[[], T]) -> T:
         try:
             return self._distributed.on_main(work)
-        except (OSError, MainRankError) as error:
+        except (OSError, pickle.UnpicklingError, MainRankError) as error:
             raise CheckpointError(f"{self._folder}: {error}") from error
 
     def _latest(self) -> StoredCheckpoint | None:

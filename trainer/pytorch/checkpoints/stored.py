@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import TYPE_CHECKING, Any, Literal
-
-import torch
-from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
-from torch.distributed.checkpoint.state_dict_loader import load  # pyright: ignore[reportUnknownVariableType]
+from typing import TYPE_CHECKING, Literal
 
 from trainer.pytorch.checkpoints import evaluated, folders
 from trainer.pytorch.checkpoints.errors import CheckpointError, DamagedError
 from trainer.pytorch.checkpoints.manifest import Manifest, read_manifest
+from trainer.pytorch.checkpoints.reader import load_state, outline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,16 +67,9 @@ def whole_weights(checkpoint: Path) -> dict[str, Tensor]:
         CheckpointError: torch cannot read it.
     """
     try:
-        entries = FileSystemReader(checkpoint).read_metadata().state_dict_metadata
-        weights = {
-            name.removeprefix(_MODEL): torch.empty(entry.size, dtype=entry.properties.dtype)
-            for name, entry in entries.items()
-            if name.startswith(_MODEL) and isinstance(entry, TensorStorageMetadata)
-        }
-        state: dict[str, Any] = {"model": weights}
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-            load(state, storage_reader=FileSystemReader(checkpoint), no_dist=True)
+        entries = outline(checkpoint, _MODEL).items()
+        weights = {name.removeprefix(_MODEL): tensor for name, tensor in entries if tensor is not None}
+        load_state(checkpoint, {"model": weights}, alone=True)
     except Exception as error:  # torch raises anything for files that do not fit
         raise CheckpointError(f"{checkpoint}: cannot be read: {error}") from error
     return weights

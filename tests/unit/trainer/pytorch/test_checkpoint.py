@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import pickle
 import re
 import resource
 import shutil
@@ -26,6 +27,8 @@ from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.checkpoints.manager import CheckpointManager
 from trainer.pytorch.checkpoints.manifest import MANIFEST, Manifest
+from trainer.pytorch.checkpoints.reader import CheckpointReader, load_state
+from trainer.pytorch.checkpoints.stored import whole_weights
 
 pytestmark = pytest.mark.long
 
@@ -340,6 +343,76 @@ def test_other_settings_are_refused_by_name_and_value(manager):
         CheckpointError, match=r"batch_size=32 \(was 64\)\. Fix: the former values, or another --run_name"
     ):
         other.find_latest()
+
+
+class Program:
+    """Creates a folder when it is unpickled."""
+
+    def __init__(self, made: Path) -> None:
+        self.made = made
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.made),)
+
+
+def run_from_metadata(metadata: Path) -> None:
+    metadata.write_bytes(pickle.dumps(Program(metadata.parent / "made")))
+
+
+def run_from_a_field(metadata: Path) -> None:
+    content = CheckpointReader(metadata.parent).read_metadata()
+    content.planner_data = Program(metadata.parent / "made")
+    metadata.write_bytes(pickle.dumps(content))
+
+
+def read_elsewhere(metadata: Path) -> None:
+    content = CheckpointReader(metadata.parent).read_metadata()
+    for place in content.storage_data.values():
+        place.relative_path = "../elsewhere"
+    metadata.write_bytes(pickle.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            run_from_metadata,
+            r"\.metadata: holds posix\.mkdir, which could run code; must be what describes its tensors",
+        ),
+        (run_from_a_field, r"\.metadata: holds posix\.mkdir, which could run code"),
+        (read_elsewhere, r"\.metadata: names a file of another folder: \.\./elsewhere\. Fix: remove its folder"),
+        (lambda metadata: metadata.write_bytes(pickle.dumps([])), "holds a list in place of a checkpoint's metadata"),
+        (lambda metadata: metadata.write_bytes(b"\x80"), r"\.metadata: .*Fix: remove its folder"),
+    ],
+)
+def test_metadata_runs_nothing_and_leads_to_no_other_folder(manager, change, message):
+    checkpoints = manager()
+    checkpoints.save(1, state(1))
+    latest = checkpoints.find_latest()
+    change(latest.path / ".metadata")
+    for read in (
+        checkpoints.names,
+        lambda each: whole_weights(each.path),
+        lambda each: checkpoints.load(each, state(0)),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            read(latest)
+    assert not (latest.path / "made").exists()
+
+
+def test_a_value_runs_nothing(manager, tmp_path):
+    checkpoints = manager()
+    checkpoints.save(1, {"progress": {"lr": Program(tmp_path / "made"), "betas": (0.9, 0.99), "name": None}})
+    latest, into = checkpoints.find_latest(), {"progress": {"lr": 0.1, "betas": (0.0, 0.0), "name": "a"}}
+    message = r"progress\.lr: holds posix\.mkdir, which could run code; must be tensors, numbers, text and what torch"
+    with pytest.raises(CheckpointError, match=message):
+        checkpoints.load(latest, into)
+    with pytest.raises(pickle.UnpicklingError, match=message):
+        load_state(latest.path, into, alone=True)
+    assert not (tmp_path / "made").exists()
+    del into["progress"]["lr"]
+    checkpoints.load(latest, into)
+    assert into == {"progress": {"betas": (0.9, 0.99), "name": None}}
 
 
 def test_a_state_of_another_shape_is_refused(manager):
