@@ -20,8 +20,9 @@ _EPILOG = """examples:
   athanor dev --ssh --sync-only                       # the same for an editor that connects by ssh
   athanor dev --stop                                  # end the pod and forget it
 
-Files go both ways while the command runs, without what .gitignore names and without files above 8 MiB. The pod stays
-when you leave; the same command in the same folder connects again.
+Files go both ways while the command runs, without what .gitignore names and without files above 8 MiB. What the pod
+creates or changes and could run here, such as .vscode/tasks.json, a Makefile or an executable, comes only if --accept
+names it. The pod stays when you leave; the same command in the same folder connects again.
 
 exit status:
   0  the shell ended, or Ctrl-C ended --sync-only
@@ -53,6 +54,8 @@ def add_dev(commands: Commands) -> None:
     dev.add_argument("--idle", metavar="TIME", help=f"{idle} (default: {DEFAULT_IDLE})")
     dev.add_argument("--forward", action="append", default=[], type=ports, metavar="[LOCAL:]PORT",
                      help="open a port of the pod on 127.0.0.1, too")  # fmt: skip
+    dev.add_argument("--accept", action="append", default=[], metavar="NAME",
+                     help="take what the pod creates or changes and could run here; a name or a pattern")  # fmt: skip
     dev.add_argument("--ssh", nargs="?", const="2222", type=_port, metavar="PORT",
                      help="for editors: run the image's sshd, on this port of 127.0.0.1 (default: 2222)")  # fmt: skip
     dev.add_argument("--ssh-key", default="~/.ssh/id_ed25519.pub", metavar="FILE",

@@ -16,6 +16,7 @@ from athanor.dev.arguments import DEFAULT_IDLE
 from athanor.dev.name import name_of_pod, state_folder
 from athanor.dev.same import check_same, idle_seconds, in_words
 from athanor.dev.session import Forwards, Session
+from athanor.dev.sides import COULD_RUN, OwnFolder
 from athanor.dev.ssh import PORT, public_key, start_server, write_entry
 from athanor.dev.tree import ALIVE
 from athanor.dev.turns import Successor, take, wait_for
@@ -166,7 +167,8 @@ def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder
     with ExitStack() as stack:
         ssh = [f"{arguments.ssh}:{PORT}"] if arguments.ssh else []
         stack.enter_context(Forwards(cluster, job_name, [*arguments.forward, *ssh], show))
-        session, differing = Session(cluster, job_name, folders, state, show), tuple[str, ...]()
+        own = OwnFolder(folders[0], arguments.accept)
+        session, differing = Session(cluster, job_name, (own, folders[1]), state, show), tuple[str, ...]()
         lock = take(state.with_suffix(".lock"))
         if lock is None:
             sys.stderr.write("another athanor dev is syncing this folder; this one takes over when that one ends\n")
@@ -273,7 +275,7 @@ def _say(words: str) -> None:
 
 def _say_problems(words: str) -> None:
     """Show what needs somebody; anything else would disturb the shell."""
-    if words.startswith(("changed on both sides", "not copied", "not forwarded")):
+    if words.startswith(("changed on both sides", "not copied", "not forwarded")) or COULD_RUN in words:
         _say_aside(words)
 
 

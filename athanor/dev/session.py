@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
 from athanor.dev.left import LeftAlone
-from athanor.dev.sides import LostError, OwnFolder, PodFolder
+from athanor.dev.sides import LostError, PodFolder
 from athanor.dev.sync import Sync
 from athanor.inspection.control_characters import printable
 from athanor.runs.job import exec_words, started_pod
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from athanor.dev.sides import OwnFolder
     from athanor.runs.cluster import Cluster
 
 _ROUND_SECONDS = 1.0
@@ -30,7 +31,7 @@ class Session(AbstractContextManager["Session"]):
     """Syncs a folder of this machine with one in the pod of a job, in a thread of its own."""
 
     def __init__(
-        self, cluster: Cluster, job_name: str, folders: tuple[Path, str], file: Path, say: Callable[[str], None]
+        self, cluster: Cluster, job_name: str, folders: tuple[OwnFolder, str], file: Path, say: Callable[[str], None]
     ) -> None:
         """Prepare a session.
 
@@ -42,7 +43,7 @@ class Session(AbstractContextManager["Session"]):
             say: Shows what was copied.
         """
         self._cluster, self._job_name = cluster, job_name
-        self._here, self._folder = OwnFolder(folders[0]), folders[1]
+        self._here, self._folder = folders
         self._file, self._say = file, say
         self._left = LeftAlone(say, self._here.may_arrive)
         self._pod: PodFolder | None = None

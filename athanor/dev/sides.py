@@ -5,12 +5,24 @@ from __future__ import annotations
 import inspect
 import subprocess
 import threading
+import unicodedata
 from contextlib import suppress
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 from athanor.dev import tree
-from athanor.dev.tree import GREETING, LINK, Tree, is_skipped, kind_of, receive, send
+from athanor.dev.tree import (
+    EXECUTABLE,
+    GREETING,
+    LINK,
+    SKIPPED_FOLDERS,
+    Tree,
+    is_skipped,
+    kind_of,
+    receive,
+    send,
+)
 from athanor.inspection.control_characters import printable
 from athanor.runs.tar_stream import leads_inside
 from workloads.folder_archive import is_inside, judged_files, looks_like_a_secret
@@ -23,10 +35,31 @@ _ANSWER_SECONDS = 60
 _IMPORT = "from athanor.runs.tar_stream import leads_inside\n"
 _PROGRAM = Path(tree.__file__).read_text(encoding="utf-8").replace(_IMPORT, inspect.getsource(leads_inside))
 """A pod has no athanor: what tree.py imports of it stands in its text there."""
+_OF_GIT = frozenset([".git", "git~1"])
+"""Its folder, and the short name of that on Windows."""
+_BUILD_FILES = (
+    "makefile", "gnumakefile", "*.mk", "cmakelists.txt", "*.cmake", "meson.build", "sconstruct", "justfile", "rakefile",
+    "taskfile.y*ml", "package.json", "*.gradle", "*.gradle.kts", "gradlew*", "pom.xml", "build.xml", "build.rs",
+    "cargo.toml", "dockerfile*", "compose.y*ml", "docker-compose*.y*ml", "jenkinsfile", "vagrantfile", "procfile",
+    "setup.py", "setup.cfg", "pyproject.toml", "conftest.py", "sitecustomize.py", "usercustomize.py", "noxfile.py",
+    "tox.ini", "pytest.ini", "*.code-workspace", "*.bat", "*.cmd", "*.ps1", "*.command",
+)  # fmt: skip
+"""What tools take instructions from, as soon as they are used in the folder."""
+COULD_RUN = "could run here, and no --accept names it"
 
 
 class OwnFolder(Tree):
     """The user's folder: the files that `athanor run` would send."""
+
+    def __init__(self, folder: Path, accepted: Sequence[str] = ()) -> None:
+        """Look at a folder.
+
+        Args:
+            folder: The folder.
+            accepted: Names or patterns of what may come from a pod although it could run here.
+        """
+        super().__init__(folder)
+        self._accepted = accepted
 
     def scan(self, listed: Iterable[str] = ()) -> tuple[dict[str, str], dict[str, str]]:
         """Return the states of the files, and why others that are there are not copied.
@@ -55,12 +88,30 @@ class OwnFolder(Tree):
         rules = self._rules_at(name)
         return rules is not None and not rules.ignores(self.folder / name, is_folder=False)
 
-    def why_not(self, name: str, state: str) -> str:
-        """Return why a file of the pod, which may arrive, cannot come here; empty if it can."""
-        if kind_of(state) == LINK and self._leads_out(name, state[len(LINK) :]):
+    def why_not(self, name: str, state: str, former: str | None) -> str:
+        """Return why what the pod has created or changed, and may arrive, cannot come here; empty if it can.
+
+        Args:
+            name: Its path.
+            state: Its state in the pod.
+            former: That of the file here, or of the one that was here; None for a new one.
+        """
+        path = PurePosixPath(name)
+        target = state[len(LINK) :] if kind_of(state) == LINK else ""
+        if not _OF_GIT.isdisjoint(map(_plain, [*path.parts, *target.split("/")])):
+            return "a name that git's own folder may have"
+        if target and self._leads_out(name, target):
             return "a link that would lead out of the folder here"
         rules = self._rules_at(name)
-        return "looks like a secret" if rules and looks_like_a_secret(self.folder / name, rules) else ""
+        if rules and looks_like_a_secret(self.folder / name, rules):
+            return "looks like a secret"
+        if not _could_run(path, state, former or "") or self._accepts(path):
+            return ""
+        return f"{COULD_RUN}; changed" if former else COULD_RUN
+
+    def _accepts(self, path: PurePosixPath) -> bool:
+        names = {name for each in (path, *path.parents) if each.name for name in (str(each), each.name)}
+        return any(fnmatchcase(name, pattern) for name in names for pattern in self._accepted)
 
     def _rules_at(self, name: str) -> IgnoreRules | None:
         """Return the rules of a file's folder; None if that is ignored."""
@@ -77,6 +128,27 @@ class OwnFolder(Tree):
         if not leads_inside(name, target):  # a pod that is not ours may say anything
             return True
         return not is_inside(self.folder / Path(name).parent / target, self.folder)
+
+
+def _could_run(path: PurePosixPath, state: str, former: str) -> bool:
+    """Return whether what a pod has created or changed is an executable, or what a tool may take instructions from."""
+    if any(part.startswith(".") or _plain(part).startswith(".") for part in path.parts):
+        return True
+    if any(part not in SKIPPED_FOLDERS and _plain(part) in SKIPPED_FOLDERS for part in path.parts):
+        return True
+    # what only loses the right to be executed does no harm
+    was_executable = kind_of(former) == EXECUTABLE and former != EXECUTABLE + state
+    return (
+        was_executable
+        or kind_of(state) == EXECUTABLE
+        or any(fnmatchcase(_plain(path.name), each) for each in _BUILD_FILES)
+    )
+
+
+def _plain(name: str) -> str:
+    """Return a name as file systems see it that ignore case, forms of a letter and characters without width."""
+    visible = (each for each in unicodedata.normalize("NFKC", name) if unicodedata.category(each) != "Cf")
+    return "".join(visible).casefold().partition(":")[0].rstrip(" .")
 
 
 class LostError(OSError):

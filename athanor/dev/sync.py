@@ -8,12 +8,13 @@ name.
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
-from athanor.dev.tree import CHANGED
+from athanor.dev.tree import CHANGED, LINK, kind_of
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ class Own(Side, Protocol):
         """Return whether a new file of the pod belongs here: not one that the ignore files name."""
         ...
 
-    def why_not(self, name: str, state: str) -> str:
-        """Return why a file of the pod, which may arrive, cannot come here; empty if it can."""
+    def why_not(self, name: str, state: str, former: str | None) -> str:
+        """Return why what the pod has created or changed, and may arrive, cannot come here; empty if it can."""
         ...
 
 
@@ -136,7 +137,8 @@ class Sync:
         there_left |= {
             name: why
             for name, state in there.items()
-            if here.get(name) != state and (why := self.here.why_not(name, state))
+            if state not in {here.get(name), self._equal.get(name), *self._sent.get(name, ())}
+            and (why := self.here.why_not(name, state, here.get(name, self._equal.get(name))))
         }
         if self._equal and not here and not here_left and there:
             fix = "bring it back, or `athanor dev --stop`, and start again"
@@ -172,15 +174,16 @@ class Sync:
             done = old is None or target.delete(name, old)
             word = "deleted"
         else:
-            done = self._copy(target, source, name, old)
+            done = self._copy(target, source, name, (old, new))
             word = "copied"
         if done:
             self._note(name, new)
             self.say(f"{word} {'here' if target is self.here else 'to the pod'}: {name}")
         return done
 
-    def _copy(self, target: Side, source: Side, name: str, old: str | None) -> bool:
-        read = source.read(name)
+    def _copy(self, target: Side, source: Side, name: str, states: tuple[str | None, str]) -> bool:
+        old, new = states
+        read = _read(source, name, new)
         if read is None:
             return False
         why_not = target.write(name, read[0], old, kind=read[1])
@@ -192,7 +195,7 @@ class Sync:
         return not why_not
 
     def _keep_both(self, name: str, here: str, there: str) -> bool:
-        theirs = self.there.read(name)
+        theirs = _read(self.there, name, there)
         if theirs is None:
             return False
         other = _conflict_name(name)
@@ -212,6 +215,14 @@ class Sync:
         new = self.file.with_suffix(".new")
         new.write_text(json.dumps({"equal": self._equal, "sent": self._sent}), encoding="utf-8")
         new.replace(self.file)
+
+
+def _read(source: Side, name: str, state: str) -> tuple[bytes, str] | None:
+    """Return what `Side.read` does; None also if its kind is not the one that was judged: a pod may say anything."""
+    read = source.read(name)
+    if read is None or read[1] != kind_of(state) or (read[1] == LINK and LINK + os.fsdecode(read[0]) != state):
+        return None
+    return read
 
 
 def _conflict_name(name: str) -> str:

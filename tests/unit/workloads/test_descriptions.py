@@ -297,7 +297,7 @@ def test_every_field_can_be_drawn(cls):
 def test_what_kubernetes_takes_is_taken():
     GitSource(repository="https://git.example:8443/a", branch="feature/x.y", secret="my.secret")
     assert GitSource(HTTPS, branch="main") == GitSource(repository=HTTPS, branch="main")
-    GitSource(repository="https://[::1]:8443/a", tag="v1.0+locked")
+    GitSource(repository="https://[2001:db8::1]:8443/a", tag="v1.0+locked")
     _pytorch(
         labels={"example.com/Team_A.b": "", "x" * 63: "y" * 63, "a" * 253 + "/b": "1"},
         env={"_A1": "", "PATH": "größe"},

@@ -23,6 +23,7 @@ from athanor.dev import sides
 from athanor.dev.command import _work
 from athanor.dev.keeper import keep
 from athanor.dev.session import Forwards, Session
+from athanor.dev.sides import OwnFolder
 from athanor.dev.tree import ALIVE
 from athanor.dev.turns import take
 from infra.errors import RefusalError
@@ -118,7 +119,7 @@ def folders(here, there) -> tuple[Path, Path]:
 
 @pytest.fixture
 def session(cluster, here, there, tmp_path, said) -> Session:
-    return Session(cluster, "dev-a", (here, str(there)), tmp_path / "kept" / "equal.json", said.append)
+    return Session(cluster, "dev-a", (OwnFolder(here), str(there)), tmp_path / "kept" / "equal.json", said.append)
 
 
 def content(folder: Path) -> dict[str, str]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from athanor.dev import tree
-from athanor.dev.tree import LARGEST_BYTES, SKIPPED_FOLDERS, Tree
+from athanor.dev.sides import COULD_RUN, OwnFolder
+from athanor.dev.tree import EXECUTABLE, LARGEST_BYTES, LINK, SKIPPED_FOLDERS, Tree
 from tests.unit.athanor.dev.two_folders import content, settle, synced
 from workloads.ignore_rules import IgnoreRules
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -174,14 +176,101 @@ def test_what_looks_like_a_secret_stays_in_the_pod_and_stops_nothing(here, there
     sync, said = watched
     (here / "train.py").write_text("1")
     settle(sync)
-    (there / ".env").write_text("TOKEN=1")
+    (there / "own.key").write_text("TOKEN=1")
     (there / "notes.txt").write_text("2")
     settle(sync)
     assert content(here) == {"train.py": b"1", "notes.txt": b"2"}
-    assert "stays in the pod (looks like a secret): .env" in said
-    (here / ".athanorignore").write_text("!.env\n")
+    assert "stays in the pod (looks like a secret): own.key" in said
+    (here / ".athanorignore").write_text("!own.key\n")
     settle(sync)
-    assert content(here)[".env"] == b"TOKEN=1"
+    assert content(here)["own.key"] == b"TOKEN=1"
+
+
+def write(folder: Path, names: Mapping[str, str]) -> None:
+    for name, text in names.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+_COULD_RUN = (
+    ".envrc", ".vscode/tasks.json", "\u200c.idea/a.xml", "lib/Makefile", "MAKEFILE", "\uff2dakefile", "own.mk",
+    "package.json", "setup.py", "pyproject.toml", "Conftest.PY", "Venv/lib/a.py",
+)  # fmt: skip
+
+
+def test_what_a_pod_creates_and_could_run_here_comes_only_if_it_is_accepted(folders, pod, watched, tmp_path):
+    (here, there), (sync, said) = folders, watched
+    (here / "train.py").write_text("1")
+    settle(sync)
+    write(there, dict.fromkeys((*_COULD_RUN, "bin/run", "notes.txt"), "1"))
+    (there / "bin" / "run").chmod(0o755)
+    for _ in range(2):
+        settle(sync)
+        assert content(here) == {"train.py": b"1", "notes.txt": b"1"}
+    names = ".envrc, .vscode/tasks.json, Conftest.PY and 10 more"
+    assert [words for words in said if "--accept" in words] == [f"stays in the pod ({COULD_RUN}): {names}"]
+    settle(synced(here, pod, tmp_path / "kept" / "equal.json", accepted=[".vscode", "bin/*", "*.mk"]))
+    assert set(content(here)) == {"train.py", "notes.txt", ".vscode/tasks.json", "bin/run", "own.mk"}
+    assert (here / "bin" / "run").stat().st_mode & 0o100
+
+
+@pytest.mark.parametrize(
+    ("accepted", "name", "state", "why_not"),
+    [
+        (".*", ".envrc", "0", ""),
+        (".*", "run", "x0", COULD_RUN),
+        ("a", "a/run", "x0", ""),
+        ("run", "a/run", "x0", ""),
+        ("a/*", "Makefile/", "0", COULD_RUN),
+    ],
+)
+def test_a_pattern_accepts_a_path_or_any_name_in_it(here, accepted, name, state, why_not):
+    assert OwnFolder(here, [accepted]).why_not(name, state, None) == why_not
+
+
+def test_what_was_sent_and_could_run_here_is_changed_only_if_it_is_accepted(folders, pod, watched, tmp_path):
+    (here, there), (sync, said) = folders, watched
+    write(here, {"Makefile": "1", "conftest.py": "1", "run": "1", "train.py": "1"})
+    (here / "run").chmod(0o755)
+    settle(sync)
+    write(there, {"Makefile": "2", "run": "2", "train.py": "2"})
+    (here / "conftest.py").write_text("2")
+    settle(sync)
+    assert content(here) == {"Makefile": b"1", "conftest.py": b"2", "run": b"1", "train.py": b"2"}
+    assert (there / "conftest.py").read_text() == "2"
+    assert f"not copied ({COULD_RUN}; changed in the pod): Makefile, run" in said
+    (here / "run").write_text("3")
+    settle(synced(here, pod, tmp_path / "kept" / "equal.json", accepted=["Makefile", "run"]))
+    assert content(here) == content(there)
+    assert (content(here)["Makefile"], content(here)["run"]) == (b"2", b"3")
+    assert b"2" in [text for name, text in content(here).items() if name.startswith("run.conflict-")]
+
+
+@pytest.mark.parametrize("folder", [".GIT", "sub/.Git", ".g\u200cit", "git~1", ".git.", ".\uff47it", ".git:a"])
+def test_nothing_arrives_in_gits_own_folder_by_any_of_its_names(folders, pod, tmp_path, said, folder):
+    here, there = folders
+    sync = synced(here, pod, tmp_path / "equal.json", said.append, ["*"])
+    (here / "train.py").write_text("1")
+    settle(sync)
+    write(there, {f"{folder}/hooks/pre-commit": "1", "notes.txt": "1"})
+    (there / "hooks").symlink_to(f"{folder}/hooks")
+    settle(sync)
+    assert content(here) == {"train.py": b"1", "notes.txt": b"1"}
+    assert not (here / "hooks").is_symlink()
+    assert any(words.startswith("stays in the pod (a name that git's own folder may have): ") for words in said)
+
+
+@pytest.mark.parametrize(("name", "answer"), [("a.txt", (b"1", EXECUTABLE)), ("link", (b".git/hooks", LINK))])
+def test_a_pod_that_says_one_thing_and_gives_another_changes_nothing(here, there, tmp_path, name, answer):
+    tree = Tree(there)
+    sync = synced(here, tree, tmp_path / "equal.json")
+    there.mkdir()
+    (there / "a.txt").write_text("1")
+    (there / "link").symlink_to("a.txt")
+    read = tree.read
+    tree.read = lambda each: answer if each == name else read(each)
+    assert sync.once() == 1
+    assert {path.name for path in here.iterdir()} == {"a.txt", "link"} - {name}
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["here", "in the pod"])

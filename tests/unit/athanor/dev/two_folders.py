@@ -9,12 +9,14 @@ from athanor.dev.sides import OwnFolder, PodFolder
 from athanor.dev.sync import Sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
-def synced(here: Path, pod: PodFolder, file: Path, say: Callable[[str], None] = lambda _: None) -> Sync:
-    own = OwnFolder(here)
+def synced(
+    here: Path, pod: PodFolder, file: Path, say: Callable[[str], None] = lambda _: None, accepted: Sequence[str] = ()
+) -> Sync:
+    own = OwnFolder(here, accepted)
     left = LeftAlone(say, own.may_arrive)
     return Sync(here=own, there=pod, file=file, say=say, left=left)
 
