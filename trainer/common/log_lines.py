@@ -40,6 +40,8 @@ def log_to_stderr(logger: logging.Logger) -> None:
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    # It warns whenever torch's compiler is imported in an image without triton, as those for nodes without GPUs are.
+    logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
     if as_json:
         # A traceback of many lines would be as many messages of nobody.
         sys.excepthook = lambda kind, error, trace: _log_uncaught(logger, kind, error, trace)
