@@ -22,7 +22,7 @@ CLOSED = {
     "224.0.0.0/3": "multicast and reserved addresses",
     "0.0.0.0/8": "addresses that no host has",
 }
-"""What is in each range."""
+"""Ranges of IPv4 addresses, and the hosts in each."""
 _CLOSED_IPV6 = {
     "::1/128": "the pod itself",
     "::/128": "addresses that no host has",

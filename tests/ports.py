@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
@@ -32,12 +33,12 @@ def held_port(port: int = 0) -> Generator[int]:
         yield holder.getsockname()[1]
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler, ABC):
     """What `answering` serves with; prints nothing."""
 
+    @abstractmethod
     def answer(self) -> None:
         """Respond to the request `self.command` for `self.path`."""
-        raise NotImplementedError
 
     def do_GET(self) -> None:
         """Let `answer` do it, whatever the command."""

@@ -6,14 +6,14 @@ set -eu
 cd "$(dirname "$0")/.."
 installer=tools/installer.txt
 build=tools/build.txt
-# What decides on the packages, apart from these files.
-rules=tools/bootstrap.sh
+# Decides which packages of an environment without GPUs are left out; empty where all are installed.
+variant=
 
 case ${1-} in
     '') requirements=requirements.txt link=.venv what='Python packages of the commands (10 s, once)' ;;
     test)
         requirements=requirements-test.txt link=.venv-test what='Python packages of the tests (1 min, once)'
-        rules='tools/bootstrap.sh trainer/image/variant.py'
+        variant=trainer/image/variant.py
         ;;
     policies) requirements=policies/requirements.txt link=.venv-policies what='Python packages of the policies (5 s, once)' ;;
     *)
@@ -37,8 +37,7 @@ fi
 
 cache=${ATHANOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/athanor}
 version=$("$python" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])')
-# shellcheck disable=SC2086
-key=$(cat "$requirements" "$installer" "$build" $rules | sha256sum | cut -c1-12)
+key=$(cat "$requirements" "$installer" "$build" tools/bootstrap.sh ${variant:+"$variant"} | sha256sum | cut -c1-12)
 venv=$cache/venv/$version-$key
 
 # As images for nodes without GPUs have them: NVIDIA's libraries are half of all packages, and no test uses a GPU.
@@ -59,14 +58,14 @@ if [ ! -e "$venv/.complete" ]; then
         # Only files whose hashes are pinned, whatever server they come from: this may be done as root.
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$installer"
         pins=$requirements
-        if [ "$link" = .venv-test ]; then
+        if [ -n "$variant" ]; then
             pins=$venv/pins.txt
             "$venv/bin/python" -c "$cpu_pins" "$requirements" >"$pins"
         fi
         # The files of pins name what their packages need.
         UV_CACHE_DIR=$cache/uv VIRTUAL_ENV=$venv "$venv/bin/uv" pip install --quiet --require-hashes --no-deps \
             --build-constraints "$build" -r "$pins"
-        if [ "$link" = .venv-test ]; then
+        if [ -n "$variant" ]; then
             "$venv/bin/python" -c "$stand_ins"
         fi
         touch "$venv/.complete"

@@ -85,8 +85,11 @@ def _named(line: str, file: Path, folder: Path) -> list[Path]:
         if which == "e":
             named += _package(line, value, file, folder)
         elif "://" not in value:
-            beside = Path(os.path.normpath(file.parent / value))
-            named += _packages_in(beside if beside.exists() else folder / value) if which == "f" else [beside]
+            next_to_file = Path(os.path.normpath(file.parent / value))
+            if which == "f":
+                named += _packages_in(next_to_file if next_to_file.exists() else folder / value)
+            else:
+                named.append(next_to_file)
     return named if line.startswith("-") else [*named, *_package(line, line, file, folder)]
 
 
@@ -101,8 +104,8 @@ def _package(line: str, requirement: str, file: Path, folder: Path) -> list[Path
         ValueError: it is a folder.
     """
     match = _REQUIREMENT.fullmatch(requirement)
-    written = re.sub(r"^file:(?://(?:localhost)?(?=/|\$))?", "", match["place"].strip() if match else "")
-    place = written.replace("${PWD}", str(folder))
+    address = re.sub(r"^file:(?://(?:localhost)?(?=/|\$))?", "", match["place"].strip() if match else "")
+    place = address.replace("${PWD}", str(folder))
     is_path = "/" in place or place.startswith(".") or place.endswith(_PACKAGE) or line != requirement
     if not place or "://" in place or not is_path:
         return []

@@ -44,7 +44,7 @@ _BUILD_FILES = (
     "setup.py", "setup.cfg", "pyproject.toml", "conftest.py", "sitecustomize.py", "usercustomize.py", "noxfile.py",
     "tox.ini", "pytest.ini", "*.code-workspace", "*.bat", "*.cmd", "*.ps1", "*.command",
 )  # fmt: skip
-"""What tools take instructions from, as soon as they are used in the folder."""
+"""Files that tools take instructions from, as soon as they are used in the folder."""
 COULD_RUN = "could run here, and no --accept names it"
 
 

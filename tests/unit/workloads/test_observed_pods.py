@@ -59,26 +59,26 @@ def metrics_ports(pod: Manifest) -> dict[str, int]:
     ],
 )
 def test_every_rank_that_runs_steps_has_a_port(args, ports):
-    made = manifest_of(args)
-    ports_by_role = {each["name"]: metrics_ports(each["template"]) for each in made["spec"]["tasks"]}
+    manifest = manifest_of(args)
+    ports_by_role = {each["name"]: metrics_ports(each["template"]) for each in manifest["spec"]["tasks"]}
     assert {role: names for role, names in ports_by_role.items() if names} == ports
     for role, names in ports.items():
         if not isinstance(args, MPIJobArgs):
-            assert environment(made, role)["ATHANOR_METRICS_PORT"] == str(names["metrics"])
+            assert environment(manifest, role)["ATHANOR_METRICS_PORT"] == str(names["metrics"])
     shape = SHAPES[type(args)]("job", args)
     assert shape.metrics_ports == sorted({number for names in ports.values() for number in names.values()})
 
 
 @each_row("args", [PYTORCH, MPI, SERVED, BATCH])
 def test_all_programs_of_a_job_write_lines_for_a_store(args):
-    made = manifest_of(args)
-    for each in made["spec"]["tasks"]:
-        assert environment(made, each["name"])["ATHANOR_LOG_FORMAT"] == "json"
+    manifest = manifest_of(args)
+    for each in manifest["spec"]["tasks"]:
+        assert environment(manifest, each["name"])["ATHANOR_LOG_FORMAT"] == "json"
 
 
 def test_text_is_logged_on_request():
-    made = manifest_of(dataclasses.replace(PYTORCH, env={"ATHANOR_LOG_FORMAT": "text"}))
-    assert environment(made, "worker")["ATHANOR_LOG_FORMAT"] == "text"
+    manifest = manifest_of(dataclasses.replace(PYTORCH, env={"ATHANOR_LOG_FORMAT": "text"}))
+    assert environment(manifest, "worker")["ATHANOR_LOG_FORMAT"] == "text"
 
 
 def target(pod: Manifest, port: str, **more: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Reads what torch.distributed.checkpoint wrote, and runs nothing that is named in it.
+"""Reader of torch.distributed.checkpoint's files that runs no code named in them.
 
 torch unpickles the metadata and each value that is not a tensor, which calls whatever they name: anyone who may write
 to the volume could run code in every process that resumes, publishes or compares a run.
@@ -45,7 +45,7 @@ _KNOWN: dict[tuple[str, str], object] = {
     ("pathlib", "PosixPath"): PurePosixPath,
     ("pathlib._local", "PosixPath"): PurePosixPath,
 }
-"""What torch's metadata is made of, by module and name."""
+"""Classes and values in torch's metadata, by module and name."""
 
 
 class CheckpointReader(filesystem.FileSystemReader):

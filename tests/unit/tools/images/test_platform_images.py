@@ -103,14 +103,14 @@ def test_another_binary_path_or_capability_is_another_layer(tmp_path, layout, bi
 
 @pytest.mark.parametrize("loss", ["layer", "record"])
 def test_what_has_left_the_cache_is_built_again(layout, binary, written, loss):
-    made = binary_image(layout, binary, "tool", IMAGE)
+    manifest = binary_image(layout, binary, "tool", IMAGE)
     if loss == "layer":
-        *_, layer = layout.members(made)
+        *_, layer = layout.members(manifest)
         layout.path(layer.digest).unlink()
     else:
         (layout.folder / "binary-layers.json").write_text("[half of")
-    assert binary_image(layout, binary, "tool", IMAGE) == made
-    assert len(layout.members(made)) == 3
+    assert binary_image(layout, binary, "tool", IMAGE) == manifest
+    assert len(layout.members(manifest)) == 3
     assert len(written) == 2
 
 

@@ -146,8 +146,8 @@ def test_an_image_says_what_it_is_built_from_and_on(ensure, builder):
 
 def test_each_image_has_a_name_of_its_own_and_shares_the_base_of_its_framework(ensure, builder, node):
     names = ["training", "serving", "tensorflow"]
-    made = [ensure(image=name) for name in names]
-    assert list(node.images) == made == [infra.images.local_image(name, "cpu") for name in names]
+    references = [ensure(image=name) for name in names]
+    assert list(node.images) == references == [infra.images.local_image(name, "cpu") for name in names]
     training, serving, tensorflow = builder.requests
     assert (training.base_manifest, training.arguments) == (serving.base_manifest, serving.arguments)
     assert tensorflow.base != training.base
