@@ -38,9 +38,24 @@ _CLASSES = (
     torch.Size,
     cast("Any", torch.serialization)._get_layout,  # noqa: SLF001
 )
+
+
+def _member(kind: object, name: object) -> object:
+    """Return a member of the one enumeration in torch's metadata, which Python 3.11.0 to 3.11.3 pickles by `getattr`.
+
+    Raises:
+        UnpicklingError: it is an attribute of something else, or no member.
+    """
+    encodings = dcp._MEM_FORMAT_ENCODING  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    if kind is not encodings or not isinstance(name, str) or name not in encodings.__members__:
+        raise pickle.UnpicklingError(_refusal(f"builtins.getattr({kind!r}, {name!r})", "what describes its tensors"))
+    return encodings[name]
+
+
 _KNOWN: dict[tuple[str, str], object] = {
     **{(each.__module__, each.__qualname__): each for each in _CLASSES},
     **{("torch", name): each for name, each in vars(torch).items() if isinstance(each, torch.dtype)},
+    ("builtins", "getattr"): _member,
     # the folder that it was written to; of Python to 3.12, and later
     ("pathlib", "PosixPath"): PurePosixPath,
     ("pathlib._local", "PosixPath"): PurePosixPath,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import enum
 import errno
 import json
 import math
@@ -18,6 +19,7 @@ from typing import ClassVar
 import pytest
 import torch
 from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
 from torch.serialization import get_crc32_options
 
 from trainer.pytorch.checkpoints import evaluated, folders, writer
@@ -365,6 +367,20 @@ def run_from_a_field(metadata: Path) -> None:
     metadata.write_bytes(pickle.dumps(content))
 
 
+class Attribute:
+    """Is unpickled as an attribute of an object."""
+
+    def __init__(self, owner: object, name: str) -> None:
+        self.of = owner, name
+
+    def __reduce__(self):
+        return getattr, self.of
+
+
+def take_an_attribute(metadata: Path) -> None:
+    metadata.write_bytes(pickle.dumps(Attribute(_MEM_FORMAT_ENCODING, "__subclasses__")))
+
+
 def read_elsewhere(metadata: Path) -> None:
     content = CheckpointReader(metadata.parent).read_metadata()
     for place in content.storage_data.values():
@@ -380,6 +396,7 @@ def read_elsewhere(metadata: Path) -> None:
             r"\.metadata: holds posix\.mkdir, which could run code; must be what describes its tensors",
         ),
         (run_from_a_field, r"\.metadata: holds posix\.mkdir, which could run code"),
+        (take_an_attribute, r"\.metadata: holds builtins\.getattr\(<enum '_MEM_FORMAT_ENCODING'>, '__subclasses__'\)"),
         (read_elsewhere, r"\.metadata: names a file of another folder: \.\./elsewhere\. Fix: remove its folder"),
         (lambda metadata: metadata.write_bytes(pickle.dumps([])), "holds a list in place of a checkpoint's metadata"),
         (lambda metadata: metadata.write_bytes(b"\x80"), r"\.metadata: .*Fix: remove its folder"),
@@ -398,6 +415,18 @@ def test_metadata_runs_nothing_and_leads_to_no_other_folder(manager, change, mes
         with pytest.raises(CheckpointError, match=message):
             read(latest)
     assert not (latest.path / "made").exists()
+
+
+def test_metadata_of_another_python_is_read(manager, monkeypatch):
+    """Python 3.11.2, which Debian 12 and so the images have, pickles members of an enumeration by `getattr`."""
+    checkpoints = manager()
+    monkeypatch.setattr(_MEM_FORMAT_ENCODING, "__reduce_ex__", enum.pickle_by_enum_name)
+    checkpoints.save(1, state(1))
+    latest = checkpoints.find_latest()
+    assert b"getattr" in (latest.path / ".metadata").read_bytes()
+    into = state(0)
+    checkpoints.load(latest, into)
+    assert torch.equal(into["model"]["w"], state(1)["model"]["w"])
 
 
 def test_a_value_runs_nothing(manager, tmp_path):
