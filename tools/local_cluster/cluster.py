@@ -199,6 +199,7 @@ class LocalCluster:
         )
         first, rest = self._components(addresses, binaries)
         report.detail("starting the control plane")
+        self._end_api_server_without_database(first)
         startup.bring_up(self._node, first)
         ensure_platform_images(self.containerd_socket, PLATFORM_IMAGES, report)
         report.detail("starting the kubelet")
@@ -228,6 +229,16 @@ class LocalCluster:
         rest.append(kubelet.kubelet(self.layout, addresses, binaries["kubelet"]))
         rest.append(kube_proxy.kube_proxy(self.layout, addresses, binaries["kube-proxy"]))
         return first, rest
+
+    def _end_api_server_without_database(self, first: list[Component]) -> None:
+        """End an API server whose etcd has ended, so that it starts afresh, in seconds.
+
+        Each of its many connections to etcd is tried again by itself, at growing intervals: it could call itself ready
+        and answer requests for single kinds of objects with 504 for a minute.
+        """
+        by_name = {component.name: component for component in first}
+        if by_name["etcd"].process(self._node) is None:
+            by_name["kube-apiserver"].end(self._node)
 
     def _configuration_digest(self, stored: state.State, binaries: Mapping[str, Path]) -> str:
         """Return a digest that changes whenever `up` would configure a running cluster differently."""
@@ -277,12 +288,12 @@ class LocalCluster:
         first, rest = self._components(stored.network, binaries)
         started = self._node.started()
         components = tuple(self._component_status(component, started) for component in (*first, *rest))
-        # asking an API server that is not well only means to wait for a timeout
+        # asking an API server that is not well, or has no database, only means to wait for a timeout
         healthy = {component.name for component in components if component.healthy}
         return ClusterStatus(
             name=self.name,
             created=True,
-            node_ready="kube-apiserver" in healthy and self._is_node_ready(stored.network),
+            node_ready={"etcd", "kube-apiserver"} <= healthy and self._is_node_ready(stored.network),
             dns_answers="kube-proxy" in healthy and dns.is_answering(stored.network),
             components=components,
         )
