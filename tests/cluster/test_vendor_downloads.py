@@ -69,8 +69,9 @@ def new_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pla
         monkeypatch.setenv("PATH", str(go.parent), prepend=":")
         monkeypatch.delenv("PULUMI_HOME", raising=False)
         monkeypatch.setattr(urllib.request, "_opener", None)
-        for module in ("tools.toolchain.vendor", "tools.images.registry"):
-            monkeypatch.setattr(f"{module}.DIGESTS", {})  # which are those of the real files and images
+        # Theirs are those of the real files and images.
+        monkeypatch.setattr("tools.toolchain.vendor.DIGESTS", vendors.digests)
+        monkeypatch.setattr("tools.images.registry.DIGESTS", {})
         monkeypatch.setattr(commands, "install_commands", lambda *_: None)
         yield vendors
     for folder in ("vendors", "cache"):  # hundreds of megabytes, which pytest would keep

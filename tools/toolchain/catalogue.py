@@ -51,7 +51,13 @@ _ALICLOUD_PROVIDER_VERSION = Version(3, 105, 0)
 """The release of pulumi-alicloud that wraps the upstream provider in our go.mod."""
 
 
-def _kubernetes(name: str, fit: Fit = Fit.SAME_MINOR, version_words: tuple[str, ...] = ("--version",)) -> Tool:
+def _kubernetes(
+    name: str,
+    fit: Fit = Fit.SAME_MINOR,
+    version_words: tuple[str, ...] = ("--version",),
+    *,
+    has_recorded_digest: bool = False,
+) -> Tool:
     version = required(_KUBERNETES_MODULE)
     url = f"https://dl.k8s.io/v{{version}}/bin/linux/{{arch}}/{name}"
     return Tool(
@@ -66,7 +72,7 @@ def _kubernetes(name: str, fit: Fit = Fit.SAME_MINOR, version_words: tuple[str, 
         },
         fit=fit,
         version_words=version_words,
-        vendor=Vendor(url=url, checksums=f"{url}.sha256"),
+        vendor=Vendor(url=url, checksums="" if has_recorded_digest else f"{url}.sha256"),
     )
 
 
@@ -213,9 +219,10 @@ def _tools() -> Iterable[Tool]:
     yield _gateway()
     yield _kubernetes_provider()
     yield _alicloud_provider()
-    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"):
+    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"):
         yield _kubernetes(name)
-    yield _kubernetes("kubectl", Fit.NEAR_MINOR, ("version", "--client"))
+    yield _kubernetes("kubelet", has_recorded_digest=True)
+    yield _kubernetes("kubectl", Fit.NEAR_MINOR, ("version", "--client"), has_recorded_digest=True)
     yield _etcd()
     for name in ("kwok", "kwokctl"):
         # No vendor: kwok publishes no checksums with its programs.

@@ -39,7 +39,8 @@ def monitoring_tools() -> Iterable[Tool]:
     programs = {name: f"{_PROMETHEUS_MODULE}/cmd/{name}" for name in ("prometheus", "promtool")}
     yield _of_prometheus("prometheus", release, programs)
     alertmanager = required(ALERTMANAGER_MODULE)
-    yield _of_prometheus("alertmanager", alertmanager, {"alertmanager": f"{ALERTMANAGER_MODULE}/cmd/alertmanager"})
+    programs = {"alertmanager": f"{ALERTMANAGER_MODULE}/cmd/alertmanager"}
+    yield _of_prometheus("alertmanager", alertmanager, programs, checksums="sha256sums.txt")
     exporter = required(_NODE_EXPORTER_MODULE)
     yield _of_prometheus("node_exporter", exporter, {"node_exporter": _NODE_EXPORTER_MODULE})
     version = required(_STATE_METRICS_MODULE)
@@ -63,7 +64,7 @@ def prometheus_release(module: Version) -> Version:
     return Version(module.minor // 100, module.minor % 100, module.patch)
 
 
-def _of_prometheus(name: str, version: Version, packages: dict[str, str]) -> Tool:
+def _of_prometheus(name: str, version: Version, packages: dict[str, str], checksums: str = "") -> Tool:
     release = f"https://github.com/prometheus/{name}/releases/download/v{{version}}"
     return Tool(
         name=name,
@@ -71,7 +72,10 @@ def _of_prometheus(name: str, version: Version, packages: dict[str, str]) -> Too
         mains={program: GoMain(package=package) for program, package in packages.items()},
         stamps={_VERSION_VARIABLE: str(version)},
         fit=Fit.NEVER,
-        vendor=Vendor(url=f"{release}/{name}-{{version}}.linux-{{arch}}.tar.gz", checksums=f"{release}/sha256sums.txt"),
+        vendor=Vendor(
+            url=f"{release}/{name}-{{version}}.linux-{{arch}}.tar.gz",
+            checksums=f"{release}/{checksums}" if checksums else "",
+        ),
     )
 
 

@@ -54,8 +54,9 @@ class Vendor:
 
     url: str
     """The program itself, or a .tar.gz/.tgz that holds it."""
-    checksums: str
-    """A SHA-256 digest alone, or lines of digest and file name; read where none is recorded (vendor_digests.py)."""
+    checksums: str = ""
+    """Where the vendor publishes a SHA-256 digest alone, or lines of digest and file name; for a file whose digest is
+    stated nowhere else. Empty: the file is taken with its recorded digest (vendor_digests.py) or not at all."""
 
     def addresses(self, version: Version, arch: str) -> tuple[str, str]:
         """Return the addresses of the file and of its checksums for a version and a Go architecture."""

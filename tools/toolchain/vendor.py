@@ -48,13 +48,15 @@ class Vendors:
         """Download `tool` into `folder` and return the file of each of its programs.
 
         Raises:
-            VendorError: its vendor offers none, does not answer, or the checksum differs.
+            VendorError: its vendor offers none or does not answer, no digest is known, or the file has another one.
         """
         if tool.vendor is None:
             raise VendorError(f"{tool.name} has no vendor download")
         url, checksums = tool.vendor.addresses(tool.version, arch())
         if expected := DIGESTS.get(url, ""):
             self.probe(url)
+        elif not checksums:
+            raise VendorError(f"no digest of {url} is recorded in vendor_digests.py")
         else:
             published = self._read_quickly(checksums).decode()
             expected = published_checksum(published, PurePosixPath(urlsplit(url).path).name)

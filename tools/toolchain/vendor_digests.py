@@ -1,8 +1,9 @@
 """SHA-256 of vendors' files, by address: a vendor's own checksum comes from the same server as its file.
 
-A file with a digest here must match it. A file without one must match the digest that its vendor publishes: for many
-files, no independent source of a digest is known. Sources: Kubespray's checksums.yml at 46dbdd3 (kubelet, kubectl), and
-for the archives the digests that more than five public projects pin alike.
+A file with a digest here must match it. For some files no independent source of a digest is known: catalogue.py names
+them by their `checksums`, and they must match the digest that their vendor publishes. Nothing else is taken. Sources:
+Kubespray's checksums.yml at 46dbdd3 (kubelet, kubectl), and for the archives the digests that more than five public
+projects pin alike.
 """
 
 from __future__ import annotations

@@ -131,9 +131,9 @@ def test_what_is_recorded_is_of_the_files_that_are_offered_now():
     offered = {tool.vendor.addresses(tool.version, arch)[0] for tool in sold for arch in ("amd64", "arm64")}
     assert set(DIGESTS) <= offered
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in DIGESTS.values())
-    for url in DIGESTS:
-        other = url.replace("amd64", "arm64") if "amd64" in url else url.replace("arm64", "amd64")
-        assert other in DIGESTS, "both architectures are known or none"
+    for tool in sold:
+        known = {tool.vendor.addresses(tool.version, arch)[0] in DIGESTS for arch in ("amd64", "arm64")}
+        assert known == {not tool.vendor.checksums}, "the vendor's own word counts where there is no other"
 
 
 def test_without_a_checksum_nothing_is_downloaded(server, tmp_path):
@@ -141,6 +141,9 @@ def test_without_a_checksum_nothing_is_downloaded(server, tmp_path):
     server["/sums"] = f"{sha256(PROGRAM)}  another\n".encode()
     with pytest.raises(VendorError, match="do not list it"):
         Vendors().download(sold_by(server.address), tmp_path)
+    offered = sold_by(server.address)
+    with pytest.raises(VendorError, match=f"no digest of {offered_at(server)} is recorded"):
+        Vendors().download(replace(offered, vendor=replace(offered.vendor, checksums="")), tmp_path)
     assert server.asked == ["/sums"]
 
 
