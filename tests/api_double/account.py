@@ -105,6 +105,8 @@ class Account:
         """The Kubernetes side of clusters and node pools."""
         self.standing_still: set[str] = set()
         """Kinds of objects that do not leave their passing states."""
+        self.applied_for: set[str] = {"pre_user_data"}
+        """Features that the account may use because it applied for them in the Quota Center."""
         self._file = file
         self._settling_reads = settling_reads
         self._saved = ""

@@ -43,6 +43,7 @@ def check(account: Account, cluster: Record, pool: Record, *, own_id: str = "") 
     else:
         _check_instances(pool["scaling_group"])
         _check_image(cluster, pool["scaling_group"])
+    _check_custom_data(account, pool["scaling_group"], pool["kubernetes_config"])
     _check_size(pool)
     _check_marks(pool)
     _check_kubernetes(pool["kubernetes_config"])
@@ -138,6 +139,12 @@ def _check_image(cluster: Record, group: dict[str, Any]) -> None:
     minor = int(cluster["current_version"].split(".")[1])
     if minor >= CGROUP_V2_MINOR and group.get("image_type") in CGROUP_V1_IMAGES:
         raise _refuse("ImageType", f"image type {group['image_type']} does not support cgroup v2")
+
+
+def _check_custom_data(account: Account, *sections: dict[str, Any]) -> None:
+    """Refuse pre-defined custom data of an account that has not applied for it: ACK, "Create a cluster"; our code."""
+    if any(each.get("pre_user_data") for each in sections) and "pre_user_data" not in account.applied_for:
+        raise _refuse("PreUserData", "pre-defined custom data is not enabled for this account: apply in Quota Center")
 
 
 def _check_marks(pool: Record) -> None:

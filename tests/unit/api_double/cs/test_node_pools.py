@@ -196,6 +196,15 @@ def test_spot_nodes_come_after_the_on_demand_base(service: Service, cluster_id: 
     assert [node["spot"] for node in service.nodes(path)] == [False, True, False, True, False]
 
 
+def test_custom_data_needs_an_application(service: Service, cluster_id: str) -> None:
+    """ACK, "Create a cluster": pre-defined custom data is applied for in the Quota Center."""
+    custom = pool_body("rdma", kubernetes_config={"pre_user_data": "dHJ1ZQ=="})
+    service.account.applied_for.clear()
+    assert service.refused("POST", f"/clusters/{cluster_id}/nodepools", custom) == "InvalidParameter.PreUserData"
+    service.account.applied_for.add("pre_user_data")
+    assert service.call("POST", f"/clusters/{cluster_id}/nodepools", custom)["nodepool_id"]
+
+
 def test_a_pool_stays_spot_or_on_demand(service: Service, cluster_id: str) -> None:
     """ACK, "Create and manage node pools", billing method."""
     path, spot = service.pool(cluster_id), {"scaling_group": {"spot_strategy": "SpotAsPriceGo"}}
