@@ -59,6 +59,8 @@ SECONDS = 1.5
 _CONNECTIONS = (16, 64)
 _PIXELS, _RESNET_PIXELS, _RESNET_BATCH = 32, 224, 16
 _RESNET_ROUNDS, _RESNET_SECONDS = 3, 5.0
+_ALONE_SECONDS = 5.0
+_LIMIT_COLUMNS = ["", "requests/s", "mean batch", "the model alone at that batch, images/s", "share"]
 _IMPORT_TORCH = """
 import torch
 from pathlib import Path
@@ -90,13 +92,15 @@ def _small_servers(folder: Path, requests: Mapping[str, Path], report: Progress)
                     raise
                 missing.append(f"{name}: not measured, {error}")
         memory = [*_memory_rows(servers), *_image_memory_rows(model, folder, report)]
-        speed, loads = _speed_rows(servers, requests, report)
+        speed, loads, batches = _speed_rows(servers, requests, report)
         tail = _tail_row(servers, requests["json"], loads, report)
+    limits = _limit_rows(model, batches, report)
     names = [name for name in servers if name != CEILING]
     title = f"Small CNN [1, 3, {_PIXELS}, {_PIXELS}], {ROUNDS} interleaved rounds of {SECONDS:g} s, median (range)"
     caption = "\n".join(missing) or None
     return [
         table(f"{title}: requests/s", ["", *names, "ours over them", CEILING], speed, caption),
+        table("Our server and its limit, the model alone in a loop on one thread", _LIMIT_COLUMNS, limits),
         table(f"{title}: p99", ["requests/s", *_pair(servers), "ours over Triton's"], [tail]) if tail else "",
         table("Resident memory of an idle server with this model", ["", "MB", "processes"], memory),
     ]
@@ -108,9 +112,13 @@ def _pair(servers: Mapping[str, Server]) -> list[str]:
 
 def _speed_rows(
     servers: Mapping[str, Server], requests: Mapping[str, Path], report: Progress
-) -> tuple[list[list[str]], dict[str, float]]:
-    """Return a row for each way to ask, and the requests per second of JSON on the fewest connections by server."""
+) -> tuple[list[list[str]], dict[str, float], dict[str, tuple[float, float]]]:
+    """Return a row for each way to ask, and the requests per second of JSON on the fewest connections by server.
+
+    Third, of our server by way to ask: requests per second and the mean batch.
+    """
     rows: list[list[str]] = []
+    batches: dict[str, tuple[float, float]] = {}
     json_medians: dict[str, float] = {}
     pair = _pair(servers)
     asked = {"json": [name for name in servers if name != CEILING], "binary": pair, "grpc": pair}
@@ -119,13 +127,26 @@ def _speed_rows(
             measures = {
                 name: _saturating(servers[name], kind, requests[kind], connections) for name in (*names, CEILING)
             }
+            before = servers[OURS].served()
             speeds = _rounds(measures, ROUNDS, lambda what, at=f"{kind}, {connections}": report.detail(f"{at}: {what}"))
             medians = {name: statistics.median(values) for name, values in speeds.items()}
+            images, calls = (after - earlier for after, earlier in zip(servers[OURS].served(), before, strict=True))
+            batches[f"{kind}, {connections}"] = medians[OURS], images / calls
             json_medians = json_medians or medians
             cells = [spread(speeds[name], "", 0) if name in speeds else "" for name in asked["json"]]
             ratios = ", ".join(f"{medians[OURS] / medians[name]:.2f}" for name in names[1:])
             rows.append([f"{kind}, {connections}", *cells, ratios, f"{medians[CEILING]:.0f}"])
-    return rows, json_medians
+    return rows, json_medians, batches
+
+
+def _limit_rows(model: Path, batches: Mapping[str, tuple[float, float]], report: Progress) -> list[list[str]]:
+    rows: list[list[str]] = []
+    for name, (per_second, batch) in batches.items():
+        report.detail(f"{name}: the model alone")
+        alone = [_alone(model, max(1, round(batch)), _PIXELS) for _ in range(ROUNDS)]
+        share = f"{per_second / statistics.median(alone):.2f}"
+        rows.append([name, f"{per_second:.0f}", f"{batch:.1f}", spread(alone, "", 0), share])
+    return rows
 
 
 def _saturating(server: Server, kind: str, request: Path, connections: int) -> Measure:
@@ -196,7 +217,7 @@ def _resnet_table(folder: Path, request: Path, report: Progress) -> object:
             load = serving_load.http(server.http_port, request, connections=2, seconds=_RESNET_SECONDS)
             return load.per_second * _RESNET_BATCH
 
-        measures = {"served": served, "alone": lambda: _alone(model)}
+        measures = {"served": served, "alone": lambda: _alone(model, _RESNET_BATCH, _RESNET_PIXELS)}
         speeds = _rounds(measures, _RESNET_ROUNDS, lambda what: report.detail(f"ResNet-18: {what}"))
     ratio = statistics.median(speeds["served"]) / statistics.median(speeds["alone"])
     title = f"ResNet-18, batches of {_RESNET_BATCH} as binary tensors: images/s, {_RESNET_ROUNDS} interleaved rounds"
@@ -204,22 +225,22 @@ def _resnet_table(folder: Path, request: Path, report: Progress) -> object:
     return table(title, ["athanor", "the model alone in a loop", "ratio"], [row])
 
 
-def _alone(model: Path) -> float:
-    command = [sys.executable, "-m", "benchmarks.serving", str(model)]
+def _alone(model: Path, batch: int, pixels: int) -> float:
+    command = [sys.executable, "-m", "benchmarks.serving", str(model), str(batch), str(pixels)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def loop_alone(model: str) -> None:
+def loop_alone(model: str, size: int, pixels: int) -> None:
     """Print the images per second of the model on one thread, in this process and without a server."""
     infer = load(model)
-    batch = torch.rand(_RESNET_BATCH, 3, _RESNET_PIXELS, _RESNET_PIXELS).numpy()
+    batch = torch.rand(size, 3, pixels, pixels).numpy()
     for _ in range(3):
         infer(batch)
     begin, calls = time.perf_counter(), 0
-    while (seconds := time.perf_counter() - begin) < _RESNET_SECONDS:
+    while (seconds := time.perf_counter() - begin) < _ALONE_SECONDS:
         infer(batch)
         calls += 1
-    print(calls * _RESNET_BATCH / seconds)
+    print(calls * size / seconds)
 
 
 def _rounds(measures: Mapping[str, Measure], rounds: int, say: Callable[[str], object]) -> dict[str, list[float]]:
@@ -274,4 +295,4 @@ def _grpc_request(image: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    loop_alone(sys.argv[1])
+    loop_alone(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

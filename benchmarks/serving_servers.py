@@ -62,6 +62,14 @@ class Server:
     process: subprocess.Popen[bytes]
     http_port: int
     grpc_port: int
+    metrics_port: int
+
+    def served(self) -> tuple[float, float]:
+        """Return how many inputs the model has computed, and in how many calls: of a server with Triton's metrics."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=_START_SECONDS) as answer:
+            lines = answer.read().decode().splitlines()
+        counts = (_value(lines, name) for name in ("nv_inference_count", "nv_inference_exec_count"))
+        return next(counts), next(counts)
 
     def resident_bytes(self) -> tuple[int, int]:
         """Return the resident memory of all its processes together, and how many they are."""
@@ -97,7 +105,7 @@ def running(name: str, model: Path, pixels: int, folder: Path, report: Progress)
         ) as process,
     ):
         try:
-            server = Server(process=process, http_port=ports[0], grpc_port=ports[1])
+            server = Server(process=process, http_port=ports[0], grpc_port=ports[1], metrics_port=ports[2])
             _await_answer(name, server, pixels, log)
             yield server
         finally:
@@ -266,6 +274,10 @@ def _family(pid: int) -> list[int]:
     """Return a process and all its descendants."""
     children = Path(f"/proc/{pid}/task").glob("*/children")
     return [pid, *(each for file in children for child in file.read_text().split() for each in _family(int(child)))]
+
+
+def _value(lines: list[str], name: str) -> float:
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"{name}{{"))
 
 
 def _resident_bytes(pid: int) -> int:
