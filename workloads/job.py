@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tempfile
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pulumi
 
@@ -133,7 +137,7 @@ class Job(pulumi.ComponentResource):
         self.job_name = object_name
         if args.wait_seconds:
             known = pulumi.Output.all(object_name, platform.namespace, job.status)
-            self.job_name = known.apply(lambda each: _not_failed(*each))
+            self.job_name = known.apply(lambda each: _not_failed(platform.provider, *each))
         self.register_outputs({"job_name": self.job_name})
 
 
@@ -147,17 +151,42 @@ class _DeclaredJob(pulumi.CustomResource):
         super().__init__(f"kubernetes:{_VERSION}:Job", name, {**parts, "status": None}, opts)
 
 
-def _not_failed(job_name: str, namespace: str, status: Manifest | None) -> str:
-    """Return the name of a job that was waited for.
-
-    Raises:
-        RefusalError: it failed.
-    """
+def _not_failed(
+    provider: pulumi.ProviderResource, job_name: str, namespace: str, status: Manifest | None
+) -> pulumi.Input[str]:
+    """Return the name of a job that was waited for; if it failed, an Output that raises why."""
     known = status or {}
     state: Manifest = known.get("state") or {}
     if state.get("phase") not in _FAILED:
         return job_name
-    limit = f"failed, with {int(known.get('failed') or 0)} of its pods"
+    count = int(known.get("failed") or 0)
+    # As the program wrote them; no class of the SDK has them as attributes.
+    reach = [pulumi.Output.from_input(vars(provider).get(name)) for name in ("kubeconfig", "context")]
+    return pulumi.Output.all(*reach).apply(lambda each: _raise_failed(job_name, namespace, count, *each))
+
+
+def _raise_failed(job_name: str, namespace: str, count: int, kubeconfig: str | None, context: str | None) -> NoReturn:
+    """Refuse a job that failed, with its exit code and last words where kubectl finds them.
+
+    Raises:
+        RefusalError: always.
+    """
+    with tempfile.TemporaryDirectory(prefix="athanor-why-") as folder:
+        file = Path(folder) / "kubeconfig"
+        if is_content := (kubeconfig or "").lstrip().startswith("{") or "\n" in (kubeconfig or ""):
+            file.touch(mode=0o600)
+            file.write_text(kubeconfig or "", encoding="utf-8")
+        named = {"kubeconfig": file if is_content else kubeconfig, "context": context}
+        options = [f"--{name}={value}" for name, value in named.items() if value]
+        # A process of its own: this layer knows nothing of what is running.
+        why = [sys.executable, "-m", "athanor", "why", job_name, f"--namespace={namespace}", "--json", *options]
+        said = subprocess.run(why, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if said.returncode == 0:
+        found: dict[str, Any] = json.loads(said.stdout)
+        rest = "after a rerun, wait for its end and run `pulumi refresh`"
+        fix = "\n".join([f"{found['next_step']}; {rest}", *found["last_words"]])
+        raise RefusalError("job", job_name, found["because"], fix)
+    limit = f"failed, with {count} of its pods"
     fix = (
         f"`athanor why {job_name} --namespace {namespace}` has the exit code and the last words; change the job, or run"
         " it again and `pulumi refresh`"

@@ -62,14 +62,15 @@ def why(cluster: Cluster, job_name: str, *, as_json: bool) -> None:
     if estimate.start(case, finding.cause, ()):
         start = estimate.start(case, finding.cause, _ends(cluster, snapshot, now))
     before = _earlier_end(cluster, case) if finding.log is None and finding.cause in _GOES_ON else None
+    last = [f"{finding.log.pod}: {line}" for line in _last_lines(cluster, finding.log)] if finding.log else []
     if as_json:
-        sys.stdout.write(json.dumps({**fields(case, finding, start), "before": before and before[0]}) + "\n")
+        more = {"before": before and before[0], "last_words": last}
+        sys.stdout.write(json.dumps({**fields(case, finding, start), **more}) + "\n")
         return
     sys.stdout.writelines(f"{line}\n" for line in view(case, finding, start, now))
     if before:
         sys.stdout.writelines(f"{line}\n" for line in (f"before: {before[0]}", *before[1]))
-    if finding.log:
-        sys.stdout.writelines(f"  {finding.log.pod}: {line}\n" for line in _last_lines(cluster, finding.log))
+    sys.stdout.writelines(f"  {line}\n" for line in last)
     if words := unread_words(snapshot):
         sys.stderr.write(f"{words}\n")
 

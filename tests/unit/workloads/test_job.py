@@ -143,14 +143,47 @@ def _awaited(phase: str, **changes: object):
     )
 
 
+KUBECTL = """#!/bin/sh
+case "$*" in
+*"config view"*) echo '{{"contexts": [{{"name": "c", "context": {{}}}}], "clusters": [{{"cluster": {{"server": "https://c"}}}}]}}' ;;
+*" logs "*) echo "2026-01-01T10:00:01Z ValueError: no data" ;;
+*"get jobs.batch.volcano.sh {name}"*) echo '{job}' ;;
+*) echo '{{"items": [{job}, {pod}]}}' ;;
+esac
+"""  # noqa: E501
+
+
+def _kubectl(name: str, phase: str) -> str:
+    """Return a kubectl of a cluster with a job that has failed and its pod."""
+    labels = {"volcano.sh/job-name": name, "volcano.sh/task-spec": "worker"}
+    ended = {"name": "worker", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}
+    pod = {
+        "kind": "Pod", "metadata": {"name": f"{name}-worker-0", "labels": labels, "annotations": labels},
+        "spec": {"containers": [{"name": "worker"}]}, "status": {"phase": "Failed", "containerStatuses": [ended]},
+    }  # fmt: skip
+    job = {
+        "kind": "Job", "metadata": {"name": name}, "status": {"state": {"phase": phase}},
+        "spec": {"tasks": [{"name": "worker", "replicas": 1, "template": {"spec": pod["spec"]}}]},
+    }  # fmt: skip
+    return KUBECTL.format(name=name, job=json.dumps(job), pod=json.dumps(pod))
+
+
 @each_row("phase", ["Failed", "Terminated"])
-def test_an_update_that_waits_fails_as_soon_as_the_job_has(phase):
-    with pytest.raises(
-        RefusalError, match=r"failed, with 1 of its pods.*`athanor why train-\w+ --namespace \w+` has the"
-    ):
+def test_an_update_that_waits_fails_as_soon_as_the_job_has(phase, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    name = _awaited(phase).exports["name"]
+    assert name.startswith("train-"), "nobody waits for it"
+    assert _awaited("Completed", wait_seconds=90).exports["name"] == name
+    (tmp_path / "kubectl").write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    (tmp_path / "kubectl").chmod(0o755)
+    with pytest.raises(RefusalError, match=rf"failed, with 1 of its pods.*`athanor why {name} --namespace athanor`"):
         _awaited(phase, wait_seconds=90)
-    assert _awaited(phase).exports["name"].startswith("train-"), "nobody waits for it"
-    assert _awaited("Completed", wait_seconds=90).exports["name"].startswith("train-")
+    (tmp_path / "kubectl").write_text(_kubectl(name, phase), encoding="utf-8")
+    with pytest.raises(RefusalError) as caught:
+        _awaited(phase, wait_seconds=90)
+    assert "container worker of worker-0 failed (exit code 3)" in caught.value.limit
+    assert caught.value.fix.splitlines()[1:] == [f"{name}-worker-0: ValueError: no data"]
 
 
 @each_row(
