@@ -33,18 +33,54 @@ _FORMATS = re.compile(
     r"|://[^\s/:@$]*:[^\s/:@${<]+@"  # a password in a URL
 )
 """Formats as their issuers publish them for scanners."""
+_WORDS_OF_A_COMMAND = r"""(?:[^|;&\n'"]|&(?![&\s])|'[^'\n]*'|"[^"\n]*"){0,500}?"""
+"""Rest of a command up to the next one of its line; as little as possible."""
 _NAMED = re.compile(
-    r"(?:\b(?:Bearer|Basic)\s+|\bX-[\w-]*(?:Key|Secret|Token):\s*|[?&]\w*(?:key|secret|sig|token)=)"
+    r"(?:\b(?:Bearer|Basic)\s+|\bX-[\w-]*(?:Key|Secret|Token):\s*|[?&]\w*(?:key|secret|sig|token)="
+    rf"|\b(?:wandb|comet)\s+login\b{_WORDS_OF_A_COMMAND}\s['\"]?|\blogin\(\s*\\?['\"])"
     r"([0-9A-Za-z+/._~=-]{16,})",
     re.IGNORECASE,
 )
-"""In a header of HTTP and in an address's query, such as those of webhooks."""
-_OF_A_COMMAND = re.compile(
-    r"\bsshpass\s+-p\s*['\"]?[^\s$'\"]"
-    r"|\bcurl\b.*\s(?:-u|--user)[\s=]*['\"]?[^\s:$'\"]+:[^\s$'\"]"
-    r"|\b(?:mysql|mysqldump|mariadb)\b.*\s-p[^\s$'\"]"
+"""In a header of HTTP, in an address's query, such as those of webhooks, and as the only argument of a login."""
+_HEADER = re.compile(
+    r"""(?:-H|--header)[\s=]*['"]?([A-Za-z][\w-]*):\s*(?:(?:Bearer|Basic|token)\s+)?([^\s'"{]+)""", re.IGNORECASE
 )
-"""Options without a name of their own that hold a password."""
+"""Option of curl and others for a header of HTTP."""
+_WITH_SETTINGS = r"aliyun|aws|conda|dvc|gcloud|git|kaggle|ngc|npm|ossutil\d*|pip|poetry|rclone|s3cmd"
+"""Programs with a command that writes a setting, by its name and its value."""
+_LITERAL = r"""\s*=?\s*['"]?[^\s$'"`{<%-]"""
+"""Beginning of a value that is no reference."""
+_OF_A_COMMAND = re.compile(
+    "|".join(
+        rf"\b(?:{programs})\b{_WORDS_OF_A_COMMAND}\s(?:{options}){_LITERAL}"
+        for programs, options in (
+            ("sshpass", "-p"),
+            (r"mysql\w*|mariadb[\w-]*", r"-p(?!\s)"),
+            ("redis-cli", "-a|--pass"),
+            (r"mongo\w*|(?:docker|podman|nerdctl|buildah|skopeo|crane|oras|az|helm\s+registry)\s+login", "-p"),
+            ("(?:un)?zip", "-P"),
+            (r"7z[arz]?", r"-p(?!\s)"),
+            ("openssl", r"(?:-pass(?:in|out)?\s+)?['\"]?pass:"),
+            (r"ossutil\d*\s+config", "-k"),
+            (r"kaggle\s+config\s+set", r"-n\s+key\s+-v"),
+            (r"mc\s+alias\s+set", r"\S+\s+\S+\s+[^\s$'\"]+(?=\s)"),
+            (r"machine\s+\S+\s+login", r"\S+\s+password(?=\s)"),
+            (
+                rf"(?:{_WITH_SETTINGS})\s+(?:\w+\s+)?(?:config|configure|modify)",
+                r"[\w.-]*(?:passwd|password|secret_?access_?key|api[_-]?key|token)(?=\s)",
+            ),
+        )
+    )
+    + rf"|\bcurl\b{_WORDS_OF_A_COMMAND}\s(?:-[A-Za-z]*u|--user)[\s=]*['\"]?[^\s:$'\"]+:[^\s$'\"]"
+    + r"|\b(?:echo|printf)\s[^|;&$`\n]{1,500}\|[^|;&\n]{0,500}"
+    + r"(?:\s--(?:password|token)-stdin|\s--with-token|\bsudo\s+(?:-\w\s+)*-S)\b"
+)
+"""Options without a name of their own that hold a password, and one that a program reads."""
+_IN_CODE = re.compile(
+    r"""(?P<call>\b(?:setdefault|putenv|setenv)\(\s*)?\\?["'](?P<name>[A-Za-z_][\w.-]*)\\?["']\s*"""
+    r"""(?P<mark>\]\s*=|:|,)\s*[rbu]?\\?["'](?P<text>[^"'\\\n]*)\\?["']"""
+)
+"""An entry of a mapping, such as os.environ, that gets a text."""
 
 _REFERENCE = re.compile(
     r"\$\w+|\$[({].*|%\(.*|%\w+%|`.*`|\{\{.*|<[^<>]*>|\[\w+\]"  # of Kubernetes, of a shell or of a template
@@ -96,7 +132,7 @@ _ASSIGNMENT = re.compile(
 _ELEMENT = re.compile(r"<([\w.-]+)>([^<>]+)</\1>")
 _PART_OF_CODE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*[^\w\s].*|[A-Za-z_]+(?:\.[A-Za-z_]+)*")
 _IN_A_SHELL = re.compile(
-    r"""(?:(?:^|[\s;&|(]|--?)([A-Za-z][\w.-]*)=|--([\w.-]+)\s+(?!-))"""
+    r"""(?:(?:^|[\s;&|("']|--?)([A-Za-z][\w.-]*)=|--([\w.-]+)\s+(?!-))"""
     r"""("[^"]*"|'[^']*'|`[^`]*`|\$\([^)]*\)|[^\s"'`;&|)]+(?:\[[^\]]*\]|\([^)]*\))?)"""
 )
 _CALL = re.compile(r"[A-Za-z_][\w.]*[(\[].*", re.DOTALL)
@@ -156,9 +192,8 @@ def _names_secret(words: Sequence[str], text: str) -> bool:
     if last in _OBJECTS:
         return not _NAME_OF_AN_OBJECT.fullmatch(text)
     if last == "token":
-        return (
-            not _OF_MODELS.fullmatch(before) and not _NUMBER.fullmatch(text) and not _NAME_OF_AN_OBJECT.fullmatch(text)
-        )
+        names = (_NUMBER, _NAME_OF_AN_OBJECT, _NAME_OF_A_KEY)
+        return not _OF_MODELS.fullmatch(before) and not any(each.fullmatch(text) for each in names)
     return last == "pass" and not _OF_PASSES.fullmatch(before) and not _NUMBER.fullmatch(text)
 
 
@@ -182,7 +217,7 @@ def file_has_secret(name: str, text: str) -> bool:
         # Words without quotes may be names or calls of a program.
         if quote or is_settings or not (is_code or _PART_OF_CODE.fullmatch(bare))
     )
-    return any(is_secret(key, value) for key, value in (*assigned, *_ELEMENT.findall(text)))
+    return any(is_secret(key, value) for key, value in (*assigned, *_ELEMENT.findall(text), *_assigned_in_code(text)))
 
 
 def binary_has_secret(text: str) -> bool:
@@ -224,24 +259,33 @@ def _leaves(name: str, value: Value) -> Iterator[tuple[str, str]]:
 
 def argument_has_secret(text: str, following: str) -> bool:
     """Whether an argument is a secret, by itself, by its name, or by the name and the argument that follows."""
-    if has_known_format(text):
-        return True
     option = _OPTION.fullmatch(text)
     if option and not re.search(r"\s", text):
         if option[2] is None:
             return not following.startswith("-") and is_secret(option[1], following)
         if is_secret(option[1], option[2]):
             return True
-    return any(is_secret(name, value) for name, value in _assigned_in_a_shell(text))
+    return line_has_secret(text)
 
 
 def line_has_secret(text: str) -> bool:
     """Whether a command line or a variable that holds settings or options contains a secret."""
-    return bool(_OF_A_COMMAND.search(text)) or any(is_secret(name, value) for name, value in _assigned_in_a_shell(text))
+    if _OF_A_COMMAND.search(text) or has_known_format(text):
+        return True
+    return any(is_secret(name, value) for name, value in (*_assigned_in_a_shell(text), *_assigned_in_code(text)))
+
+
+def _assigned_in_code(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the texts that code or JSON in a text gives to entries of mappings."""
+    for match in _IN_CODE.finditer(text):
+        if match["call"] or match["mark"] != ",":
+            yield match["name"], match["text"]
 
 
 def _assigned_in_a_shell(text: str) -> Iterator[tuple[str, str]]:
     """Yield the variables and options of a command line, or of a program in one, without its calls."""
+    for name, value in _HEADER.findall(text):
+        yield "token" if name.lower() == "authorization" else name, value
     for name, option, given in _IN_A_SHELL.findall(text):
         value = given.strip("\"'")
         yield from _assigned_in_a_shell(value)  # --set=db.password=…

@@ -39,6 +39,41 @@ def volume(**spec: Any) -> Any:
 
 RANDOM = "q8zX2kLm" + "90aaPw7T"
 JSON_WEB_TOKEN = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0In0" + ".dozjgNryP4J3jVmNHl0w5N"
+LINES_WITH_SECRETS = (
+    f"wandb login --relogin {RANDOM} && python train.py",
+    f"wandb login --host https://wandb.example '{RANDOM}'",
+    "echo hunter2 | docker login -u bob --password-stdin registry.example",
+    "printf '%s' 'hunter 2' | podman login --username bob --password-stdin",
+    "docker login -u bob -p hunter2",
+    f"huggingface-cli login --token {RANDOM}",
+    """python -c 'import os; os.environ["DB_PASSWORD"]="hunter2"; import train'""",
+    f"os.environ.setdefault('WANDB_API_KEY', '{RANDOM}')",
+    'python -c "import os; os.environ[\\"API_TOKEN\\"] = \\"hunter2\\""',
+    f"from huggingface_hub import login; login('{RANDOM}')",
+    "export AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI; aws s3 ls",
+    "aws configure set aws_secret_access_key wJalrXUtnFEMI",
+    "curl -sSu bob:hunter2 https://a",
+    "curl 'https://a?b=1&c=2' --user bob:hunter2",
+    "curl -H 'PRIVATE-TOKEN: hunter2' https://a",
+    "git clone https://bob:hunter2@git.example/a",
+    "echo 'machine a login b password hunter2' > ~/.netrc",
+    "echo 'password=hunter2' >> settings",
+    "redis-cli -h a -a hunter2 ping",
+    "unzip -P hunter2 a.zip",
+)
+LINES_WITHOUT = (
+    'wandb login "$WANDB_API_KEY" && wandb agent bob/project/a1b2c3d4',
+    'echo "$PW" | docker login -u bob --password-stdin; cat /secrets/pw | docker login -u bob --password-stdin',
+    "echo done | tee log; docker login -u bob -p $PW; docker run -u 1000:1000 -p 80:80 a",
+    "curl https://a && docker run -u 1000:1000 a",
+    """python -c 'os.environ["EOS_TOKEN"]="</s>"; os.environ["A_TOKEN"]=os.environ["B_TOKEN"]'""",
+    """python -c 'd = {"key": "value", "input_token": "next_token"}; login(token=os.environ["T"])'""",
+    "export AWS_SECRET_ACCESS_KEY=$(cat /secrets/key); aws configure set region cn-hangzhou",
+    "export EOS_TOKEN='</s>' PAD_TOKEN=<pad>; run --eos_token '</s>' --max_tokens 2048",
+    "git clone https://x:$TOKEN@git.example/a; pip install git+https://github.com/a/b@v1.0",
+    "To configure the access, set a token or the password that you got",
+    "redis-cli -h a -p 6379 ping; unzip -P $PW a.zip; mysql -h a && mkdir -pv b",
+)
 CODE = """
 token = os.environ["HF_TOKEN"]
 tokenizer.pad_token = tokenizer.eos_token
@@ -302,17 +337,25 @@ CASES = {
                     ["sh", "-c", 'TOKEN=`cat /a` curl -H "Authorization: Bearer $TOKEN" -u $USER:$PASS https://a'],
                     ["--pad-token=<pad>", "--token", "--verbose", "--compass=north"],
                     ["sh", "-c", 'export TOKEN=$(cat /etc/token); exec run --password "$PASSWORD" --steps=3'],
+                    *(["sh", "-c", line] for line in LINES_WITHOUT),
                 )
             ),
         ],
         breaks={
+            **{
+                f"container c{number}: args[1] = '…'": volcano_job(
+                    containers=[{"name": f"c{number}", "args": ["-c", line]}]
+                )
+                for number, line in enumerate(LINES_WITH_SECRETS)
+            },
+            "command[0] = '…'": deployment({"command": ["wandb", "login", RANDOM]}),
             "args[0] = '…'": deployment({"args": ["--db-password=hunter2"]}),
             "command[1] = '…'": deployment({"command": ["run", "--token", "abc"]}),
             "command[2] = '…'": deployment({"command": ["sh", "-c", "DB_PASS=hunter2 exec run"]}),
             "container main: args[1] = '…'": deployment({"args": ["-c", "run --api-key 'k1' && true"]}),
             "args[1] = '…'": deployment({"args": ["--key", ACCESS_KEY]}),
             "args[2] = '…'": deployment({"args": ["run", "--dbPassword", "--set=db.password=hunter2"]}),
-            "command[0] = '…'": deployment({"command": ["sshpass", "-p", "hunter2", "ssh", "a"]}),
+            "container main: command[0] = '…'": deployment({"command": ["sshpass", "-p", "hunter2", "ssh", "a"]}),
             "command[3] = '…'": deployment({"command": ["curl", "a", "-H", f"Authorization: Bearer {RANDOM}"]}),
             "command[4] = '…'": deployment({"command": ["curl", "a", "-X", "GET", f"-H X-Api-Key: {RANDOM}"]}),
             "livenessProbe.exec.command[1] = '…'": deployment(
