@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -38,6 +39,7 @@ OWN_NAME = "metadata.name"
 """Path of a Kubernetes object's name, which often holds a hash of all else."""
 _INTERNAL = "__"
 """Prefix of inputs that the SDKs add for themselves, such as __defaults."""
+_INTERNAL_PATH = re.compile(rf"(?:^|\.){_INTERNAL}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +166,7 @@ def _compared(urn: str, old: Mapping[str, object], new: Mapping[str, object], ma
 
 def _unnamed(paths: Mapping[str, str]) -> tuple[Difference, ...]:
     """Return changes that the provider names without values in the engine's JSON, as with secrets."""
-    return tuple(Difference(path=path, kind="unseen") for path in sorted(paths) if _INTERNAL not in path)
+    return tuple(Difference(path=path, kind="unseen") for path in sorted(paths) if not _INTERNAL_PATH.search(path))
 
 
 def physical_name(change: Change) -> tuple[str, str]:

@@ -22,10 +22,16 @@ if TYPE_CHECKING:
 
 _JOB_LABELS = (
     JOB_LABEL, "volcano.sh/job-name", "training.kubeflow.org/job-name", "batch.kubernetes.io/job-name", "job-name",
+    "jobset.sigs.k8s.io/jobset-name", "ray.io/cluster",
 )  # fmt: skip
 """Labels of a job's pods, with its name: ours, Volcano's, Kubeflow's and Kubernetes' own."""
 _WITH_ITS_NODE = {"DaemonSet", "Node"}
 """Owners of pods that belong to a node and go with it."""
+_UNSEEN = frozenset({
+    "add-on", "database", "definition", "image repository", "key", "log store", "network", "release"
+})  # fmt: skip
+_OF_OTHERS = ("kubernetes:kueue.", "kubernetes:serving.", "kubernetes:ray.io/v1:RayService")
+"""Beginnings of types whose pods have labels that are not read here."""
 _QUEUE_LABEL = "volcano.sh/queue-name"
 _GPUS = "nvidia.com/gpu"
 _QUESTION = ("get", "nodes,pods,persistentvolumeclaims", "--all-namespaces", "--output=json")
@@ -39,7 +45,7 @@ class Pod:
     work: str
     """Workload that it is part of, such as `job digits-training`."""
     names: frozenset[str]
-    """Names of the job that it is part of, logical and physical."""
+    """Names of the job that it is part of, logical and physical, and its own."""
     pool: str
     """Pool of its node; "" where the node has none."""
     gpus: int
@@ -95,7 +101,7 @@ class Running:
             return self._in_pool(stake)
         if stake.thing == "volume":
             return self._mounting(stake, namespace, name)
-        if stake.thing in {"network", "add-on", "definition"}:
+        if stake.thing in _UNSEEN or stake.change.type.startswith(_OF_OTHERS):
             return None
         return _work([pod for pod in self.pods if pod.is_part_of(stake, namespace, name)])
 
@@ -183,7 +189,7 @@ def _pod(item: object, pools: dict[str, str]) -> Pod:
     return Pod(
         namespace=as_text(at(item, "metadata", "namespace")),
         work=_work_name(item, labels),
-        names=frozenset(name for label in _JOB_LABELS if (name := as_text(labels.get(label)))),
+        names=frozenset({_name(item), *(name for label in _JOB_LABELS if (name := as_text(labels.get(label))))}),
         pool=pools.get(as_text(at(item, "spec", "nodeName")), ""),
         gpus=sum(as_count(at(container, "resources", "requests", _GPUS)) or 0 for container in containers),
         claims=frozenset(as_text(claim) for claim in claims if claim),

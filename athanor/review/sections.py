@@ -88,10 +88,9 @@ def _stakes(review: StackReview) -> list[Block]:
 
 def _stake(stake: Stake, work: list[Work] | None, review: StackReview) -> str:
     change = stake.change
-    verb = "shrinks" if change.kind == "changed" else change.kind
     why = _why(change)
     stops = _work(work, review)
-    return f"- **{stake.thing} {code(change.name, 80)} {verb}**{why}: {stake.consequence}.\n  {stops}"
+    return f"- **{stake.thing} {code(change.name, 80)} {stake.verb}**{why}: {stake.consequence}.\n  {stops}"
 
 
 def _why(change: Change) -> str:

@@ -48,9 +48,13 @@ class StackReview:
 
     @property
     def destructive(self) -> bool:
-        """Whether anything at stake is replaced or deleted; a job that is known to have ended is not at stake."""
+        """Whether anything at stake is lost; a job that is known to have ended is not at stake.
+
+        A pool that shrinks only costs what is known to run there: its nodes may be idle.
+        """
         return any(
-            not (stake.thing == "job" and work == []) and (stake.change.kind in {"deleted", "replaced"} or work)
+            not (stake.thing == "job" and work == [])
+            and (stake.is_certain or work or (work is None and stake.thing != "node pool"))
             for stake, work in self.stakes
         )
 

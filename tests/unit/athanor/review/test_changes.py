@@ -83,6 +83,8 @@ def test_a_changed_secret_is_named_though_both_sides_are_blinded() -> None:
         step("update", old={"a": "[secret]"}, new={"a": "[secret]"}, detailedDiff={"a": {"kind": "update"}})
     )
     assert "! a: changes; the values are secret or not in the preview" in text
+    files = step("update", old={"a": 1}, new={"a": 1}, detailedDiff={'data["__init__.py"]': {"kind": "update"}})
+    assert '! data["__init__.py"]: changes; the values' in reported(files)
     named = {"__defaults": {"kind": "update"}, "t.__defaults[0]": {"kind": "add"}}
     assert "__defaults" not in reported(step("update", old={"a": 1}, new={"a": 1}, detailedDiff=named))
 

@@ -97,6 +97,22 @@ DEPLOYMENT, SERVICE = "kubernetes:apps/v1:Deployment", "kubernetes:core/v1:Servi
 QUEUE = "kubernetes:scheduling.volcano.sh/v1beta1:Queue"
 
 
+STATEFUL, BATCH = "kubernetes:apps/v1:StatefulSet", "kubernetes:batch/v1:Job"
+
+
+def scaled(replicas: int) -> dict[str, Any]:
+    keeps = {"whenDeleted": "Delete", "whenScaled": "Delete"}
+    return {**named("data"), "spec": {"replicas": replicas, "persistentVolumeClaimRetentionPolicy": keeps}}
+
+
+def selecting(app: str) -> dict[str, Any]:
+    return {**named("digits"), "spec": {"selector": {"app": app}}}
+
+
+def suspended(suspend: bool) -> dict[str, Any]:
+    return {**named("train"), "spec": {"suspend": suspend}}
+
+
 def on_nas(server: str) -> dict[str, Any]:
     attributes = {"server": server, "path": "/data"}
     return {"spec": {"persistentVolumeReclaimPolicy": "Retain", "csi": {"volumeAttributes": attributes}}}
@@ -179,12 +195,62 @@ SERVING = running(
             "Nothing that runs now stops.",
         ),
         (
+            step("update", STATEFUL, "data", scaled(3), scaled(1)),
+            "**service `data` shrinks**: it shrinks from 3 to 1 replicas, and the claims of those pods are deleted",
+            "Nothing that runs now stops.",
+        ),
+        (
+            step("delete", STATEFUL, "data", scaled(3)),
+            "any more, and the claims of those pods are deleted (whenDeleted: Delete)",
+            "Nothing that runs now stops.",
+        ),
+        (
+            step("update", SERVICE, "digits", selecting("a"), selecting("b")),
+            "**service `digits` changes**: clients get their answers from other pods, or none",
+            "Nothing that runs now stops.",
+        ),
+        (
+            step("delete", "kubernetes:networking.k8s.io/v1beta1:Ingress", "digits", named("digits")),
+            "**service `digits` deleted**",
+            "Nothing that runs now stops.",
+        ),
+        (
+            step("delete", "kubernetes:serving.kserve.io/v1beta1:InferenceService", "digits", named("digits")),
+            "**service `digits` deleted**",
+            "the cluster's objects do not tell",
+        ),
+        (
+            step("delete", "kubernetes:core/v1:Pod", "train", named("train-0")),
+            "**job `train` deleted**: it stops",
+            "Stops: `job train` in `athanor` (1 pod, 2 GPUs).",
+        ),
+        (
+            step("update", BATCH, "train", suspended(False), suspended(True)),
+            "**job `train` is suspended**: its pods end until it is resumed",
+            "Stops: `job train` in `athanor` (1 pod, 2 GPUs).",
+        ),
+        (
+            step("delete", "kubernetes:helm.sh/v3:Release", "database", {}),
+            "everything that it installed is deleted",
+            "the cluster's objects do not tell",
+        ),
+        (
+            step("delete", "alicloud:kms/key:Key", "disks", {}),
+            "nobody can read any more what was encrypted with it",
+            "the cluster's objects do not tell",
+        ),
+        (
+            step("delete", "alicloud:vpc/snatEntry:SnatEntry", "nodes", {}),
+            "nodes and pods that use it lose their connections",
+            "the cluster's objects do not tell",
+        ),
+        (
             step("delete", "alicloud:vpc/natGateway:NatGateway", "nat", {}),
             "nodes and pods that use it lose their connections",
             "the cluster's objects do not tell",
         ),
     ],
-    ids=["deployment", "another deployment", "none left", "daemon set", "service", "queue", "egress"],
+    ids=lambda value: value["urn"].split("::")[2] if isinstance(value, dict) else "",
 )
 def test_what_clients_and_waiting_jobs_lose_is_at_stake(change: dict[str, Any], says: str, stops: str) -> None:
     text = reported(change, running=SERVING)
@@ -215,6 +281,13 @@ def test_a_pool_that_shrinks_is_at_stake_where_pods_may_go() -> None:
     assert not reviewed(to_one, running=RUNNING).destructive
     assert "it shrinks from at most 4 to 1 nodes" in reported(to_one, running=RUNNING)
     assert "at stake" not in reported(step("update", POOL, "a10", pool(0, 4), pool(0, 5)))
+
+
+def test_what_no_work_is_known_of_is_at_stake_but_nodes_and_cron_jobs_may_be_idle() -> None:
+    assert reviewed(step("update", STATEFUL, "data", scaled(3), scaled(0))).destructive
+    assert not reviewed(step("update", POOL, "a10", pool(0, 4), pool(0, 0))).destructive
+    cron = step("update", "kubernetes:batch/v1:CronJob", "nightly", suspended(False), suspended(True))
+    assert "at stake" not in reported(cron)
 
 
 def test_why_the_cluster_was_not_asked_is_said() -> None:
