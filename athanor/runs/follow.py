@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.containers import exit_words, statuses
@@ -74,11 +74,11 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
         while True:
             if seen is None:
                 raise without_job(cluster, job_name)
-            attempts.look(seen.job, seen.pods)
+            has_missed = attempts.look(seen)
+            readers.read(seen.pods, seen.gone, has_missed=has_missed)
             if seen.has_ended:
                 readers.read_rest(seen.pods)
                 return phase_of(seen.job)
-            readers.read(seen.pods)
             if not readers:
                 say_what_for(seen.job, seen.pods, said)
             if not seen.pods and reminder.look():
@@ -93,6 +93,8 @@ class _Seen:
 
     job: dict[str, Any]
     pods: list[dict[str, Any]]
+    gone: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Pods that were deleted since the last look, as they were then."""
 
     @property
     def has_ended(self) -> bool:
@@ -100,27 +102,62 @@ class _Seen:
 
 
 class _Attempts:
-    """Says how each start of a job's pods ended that is followed by another."""
+    """Says how each start of a job's pods ended that is followed by another.
+
+    Volcano counts in the job's status how often something was started again, and all pods were ended; it marks each
+    pod with the latter count (createJobPod and killPods, pkg/controllers/job).
+    """
 
     def __init__(self) -> None:
         self._restarts: int | None = None
-        self._ends: dict[str, str] = {}
-        """By the uids of its pods."""
+        self._version = 0
+        self._ends: dict[str, tuple[int, str]] = {}
+        """Which start ended how, by the uids of its pods: of the starts that were not spoken of yet."""
         self._over: set[str] = set()
+        self._seen: set[int] = set()
+        """Starts of which pods were seen."""
+        self._waits = False
 
-    def look(self, job: dict[str, Any], pods: Iterable[dict[str, Any]]) -> None:
-        """Look at a job and its pods, and say that they start again if they do."""
-        count = job.get("status", {}).get("retryCount", 0)
-        if self._restarts is not None and count > self._restarts:
-            ends = "; ".join(self._ends.values()) or "its pods were taken away"
-            _say(f"athanor: start {count} of all pods has ended ({ends}); they are restarted")
-            self._over |= set(self._ends)
-            self._ends = {}
-        self._restarts = count
-        for each in statuses(list(pods)):
-            uid = each.pod["metadata"]["uid"]
-            if each.exit and uid not in self._over:
-                self._ends.setdefault(uid, f"{short_name(each.pod, job)}: {_end_words(each.exit)}")
+    def look(self, seen: _Seen) -> bool:
+        """Say of a job's pods that they start again if they do; return whether some came and went unseen."""
+        status = seen.job.get("status", {})
+        count, version = status.get("retryCount", 0), status.get("version", 0)
+        if seen.has_ended:  # which may have raised it
+            version = max(map(_version_of, seen.pods), default=version)
+        self._note(seen)
+        more = 0 if self._restarts is None else count - self._restarts
+        is_whole = version > self._version
+        starts = sorted({start for start, _ in self._ends.values() if start < version or not is_whole})
+        if len(starts) < more and not self._waits and not seen.has_ended:
+            self._waits = True  # two watches are two connections: the pods' may be the later one
+            return False
+        known = sorted(each for each in self._seen if self._version <= each < version)
+        if more > 0 and is_whole:
+            for number, start in enumerate([*known, *[None] * more][:more], count - more + 1):
+                _say(f"athanor: start {number} of all pods has ended ({self._words(start)}); they are restarted")
+        elif more > 0 and starts:
+            _say(f"athanor: {'; '.join(map(self._words, starts))}; restarted alone")
+        if more > 0:
+            self._over |= {uid for uid, (start, _) in self._ends.items() if start in starts}
+            self._ends = {uid: end for uid, end in self._ends.items() if uid not in self._over}
+        self._restarts, self._version, self._waits = count, version, False
+        return is_whole and more > len(known)
+
+    def _note(self, seen: _Seen) -> None:
+        """Note which pods there are and were, and how they ended."""
+        for each in statuses([*seen.gone, *seen.pods]):
+            uid, start = each.pod["metadata"]["uid"], _version_of(each.pod)
+            self._seen.add(start)
+            if each.exit and uid not in self._over and start >= self._version:
+                self._ends.setdefault(uid, (start, f"{short_name(each.pod, seen.job)}: {_end_words(each.exit)}"))
+
+    def _words(self, start: int | None) -> str:
+        ends = [words for of, words in self._ends.values() if of == start]
+        return "; ".join(ends) or ("its pods were not seen" if start is None else "its pods were taken away")
+
+
+def _version_of(pod: dict[str, Any]) -> int:
+    return int(pod["metadata"].get("annotations", {}).get("volcano.sh/job-version", 0))
 
 
 def _end_words(ended: dict[str, Any]) -> str:
@@ -149,7 +186,7 @@ class _FollowedJob:
         # Two watches are two connections: one may say that the job has ended before the other has named its pods.
         asks = has_ended(job)
         pods = self._cluster.items("pods", pods_selector(self._job_name)) if asks else self._pods.now()
-        return _Seen(job, pods)
+        return _Seen(job, pods, self._pods.take_gone())
 
     def close(self) -> None:
         """End the watches."""

@@ -177,7 +177,9 @@ def print_lines(lines: Iterable[PastLine], *, as_json: bool) -> None:
         sys.stdout.write(f"{json_line(line.log, line.time, line.text) if as_json else plain}\n")
 
 
-def past_lines(cluster: Cluster, job_name: str, *, one_pod: bool = False, only: str | None = None) -> list[PastLine]:
+def past_lines(
+    cluster: Cluster, job_name: str, *, one_pod: bool = False, only: str | None = None, since: str | None = None
+) -> list[PastLine]:
     """Return the latest lines of a job from the log store, by time.
 
     Args:
@@ -185,11 +187,12 @@ def past_lines(cluster: Cluster, job_name: str, *, one_pod: bool = False, only: 
         job_name: The job's name.
         one_pod: Whether only those of the pod that prints its progress are returned.
         only: The name of the one pod whose lines are returned; None: those of all.
+        since: When the earliest of them may have been printed (RFC 3339).
 
     Raises:
         RefusalError: the store has none, does not answer, or not to this user.
     """
-    lines = _stored(cluster, job_name, one_pod=one_pod, only=only)
+    lines = _stored(cluster, job_name, one_pod=one_pod, only=only, since=since)
     if lines is None:
         limit = "has no pods any more, and the log store has no lines of them"
         raise RefusalError("run", job_name, limit, "run it again")

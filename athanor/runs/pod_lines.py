@@ -123,10 +123,6 @@ class PodLines:
         if not self._read.is_new(time, whole):
             return
         self.heard, self.latest = monotonic(), time
-        self.print_line(time, text)
-
-    def print_line(self, time: str, text: str) -> None:
-        """Print a line of the container, wherever it comes from."""
         output = f"[{self.log.label}] {printable(text)}"
         if self._as_json:
             output = json_line(self.log, time, text)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from athanor.runs.job import has_ended_printing, logs_of, print_order
-from athanor.runs.past_lines import created_times, past_lines, written_before
+from athanor.runs.past_lines import created_times, past_lines, print_lines, written_before
 from athanor.runs.pod_lines import PodLines
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from athanor.runs.cluster import Cluster
     from athanor.runs.job import Log
@@ -27,6 +27,8 @@ _REPORT_SECONDS = 3.0
 _SILENT_SECONDS = 10.0
 """Seconds without a new line from ended pods, after which the reader stops waiting."""
 _LOOK_SECONDS = 0.1
+_STORE_SECONDS = 3.0
+"""Time until the log store has a line that was printed."""
 
 
 class Readers:
@@ -42,53 +44,78 @@ class Readers:
         """
         self._cluster, self._job_name, self._as_json = cluster, job_name, as_json
         self._readers: dict[tuple[str, str], _Reader] = {}
+        self._since: str | None = None
+        """When the first pod of the first call was created; None before that call, empty if there was none."""
+        self._shown: dict[str, str] = {}
+        """When the last line was printed that is shown of pods that are gone, by their labels."""
+        self._stored_at: float | None = None
+        """When the log store has the lines that were missed (time.monotonic()); None where none were."""
 
     def __len__(self) -> int:
         """Return how many logs have been read so far."""
         return len(self._readers)
 
-    def read(self, pods: Iterable[dict[str, Any]]) -> None:
+    def read(
+        self, pods: Iterable[dict[str, Any]], gone: Sequence[dict[str, Any]] = (), *, has_missed: bool = False
+    ) -> None:
         """Read the pods that are not read yet, and on where a connection was cut.
 
         Args:
             pods: All of the job's that still exist.
+            gone: Those that have been deleted since the last call.
+            has_missed: Whether others have been, of which nothing is known.
 
         Raises:
             BrokenPipeError: nobody reads this process's output any more.
         """
         pods = list(pods)
+        if self._since is None:
+            self._since = min((pod["metadata"].get("creationTimestamp", "") for pod in pods), default="")
         there = {pod["metadata"]["uid"] for pod in pods}
         for (uid, _), reader in self._readers.items():
             if uid not in there and reader.is_cut_off:
-                reader.is_done = True
-                self._print_stored(reader, pods)
+                reader.is_done = has_missed = True
+        names = _first(self._job_name, (pod["metadata"]["name"] for pod in [*pods, *gone]))
+        printed = [pod for pod in gone if pod["metadata"]["name"] in names]
+        logs = {(pod["metadata"]["uid"], log.container) for pod in printed for log in logs_of(self._job_name, pod)}
+        if has_missed or logs - self._readers.keys():
+            self._stored_at = monotonic() + _STORE_SECONDS
         for pod, log in self._to_read(pods):
             self._reader(pod, log).read_on(has_ended=has_ended_printing(pod, log.container))
+        if self._stored_at is not None and monotonic() >= self._stored_at:
+            self._print_stored(pods)
         self._check_read()
 
-    def _print_stored(self, reader: _Reader, pods: Iterable[dict[str, Any]]) -> None:
-        """Print the rest of what a container printed whose pod is gone, from the log store."""
-        lines = reader.lines
-        begin = datetime.fromisoformat(lines.latest or reader.created)
+    def _print_stored(self, pods: Iterable[dict[str, Any]]) -> None:
+        """Print what pods have printed that are gone, after the lines that were read of them, from the log store."""
+        there = {pod["metadata"]["uid"] for pod in pods}
+        for (uid, _), reader in self._readers.items():
+            if uid not in there and reader.lines.latest:
+                label = reader.lines.log.label
+                self._shown[label] = max(self._shown.get(label, ""), reader.lines.latest, key=_instant)
+        self._stored_at = None
         try:
-            stored = written_before(created_times(pods), past_lines(self._cluster, self._job_name, only=lines.log.pod))
+            stored = past_lines(self._cluster, self._job_name, since=self._since or None)
         except RefusalError as error:
-            sys.stderr.write(f"athanor: the end of what {lines.log.label} printed is not shown: {error}\n")
+            sys.stderr.write(f"athanor: the end of what pods printed that are gone is not shown: {error}\n")
             return
-        for line in stored:
-            if line.log.label == lines.log.label and datetime.fromisoformat(line.time) > begin:
-                lines.print_line(line.time, line.text)
+        names = _first(self._job_name, (line.log.pod for line in stored))
+        for line in written_before(created_times(pods), stored):
+            label = line.log.label
+            if line.log.pod in names and _instant(line.time) > _instant(self._shown.get(label, self._since or "")):
+                print_lines([line], as_json=self._as_json)
+                self._shown[label] = line.time
 
     def _to_read(self, pods: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], Log]]:
         """Return the logs of the first pods that have any, with their pods."""
-        started = [pod for pod in pods if logs_of(self._job_name, pod)]
-        return [(pod, log) for pod in _first(self._job_name, started) for log in logs_of(self._job_name, pod)]
+        started = {pod["metadata"]["name"]: pod for pod in pods if logs_of(self._job_name, pod)}
+        first = [started[name] for name in _first(self._job_name, started)]
+        return [(pod, log) for pod in first for log in logs_of(self._job_name, pod)]
 
     def _reader(self, pod: dict[str, Any], log: Log) -> _Reader:
         key = (pod["metadata"]["uid"], log.container)
         if key not in self._readers:
-            lines = PodLines(self._cluster, log, follow=True, as_json=self._as_json)
-            self._readers[key] = _Reader(lines, pod["metadata"].get("creationTimestamp", "1970-01-01T00:00:00Z"))
+            self._readers[key] = _Reader(PodLines(self._cluster, log, follow=True, as_json=self._as_json))
         return self._readers[key]
 
     def read_rest(self, pods: Iterable[dict[str, Any]]) -> None:
@@ -99,6 +126,9 @@ class Readers:
         """
         pods = list(pods)
         self.read(pods)
+        if self._stored_at is not None:
+            sleep(max(0, self._stored_at - monotonic()))
+            self._print_stored(pods)
         there = [self._reader(pod, log) for pod, log in self._to_read(pods)]
         begin = monotonic()
         while waiting := [each for each in there if not each.is_done]:
@@ -125,8 +155,8 @@ class Readers:
 class _Reader:
     """One pod's lines, and when they are read on."""
 
-    def __init__(self, lines: PodLines, created: str) -> None:
-        self.lines, self.created, self.is_done = lines, created, False
+    def __init__(self, lines: PodLines) -> None:
+        self.lines, self.is_done = lines, False
         self._ended_at: float | None = None
         self._delay = _FIRST_DELAY_SECONDS
         self._heard = lines.heard
@@ -154,6 +184,11 @@ class _Reader:
             self.lines.read_on()
 
 
-def _first(job_name: str, pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first pods of a job, and of a large one never without the one that prints its progress."""
-    return sorted(pods, key=lambda pod: print_order(job_name, pod["metadata"]["name"]))[:MOST_PODS]
+def _instant(time: str) -> datetime:
+    """Return a time that compares; the earliest for an empty one."""
+    return datetime.fromisoformat(time or "0001-01-01T00:00:00Z")
+
+
+def _first(job_name: str, pods: Iterable[str]) -> list[str]:
+    """Return the names of a job's first pods, and of a large one's never without the one that prints its progress."""
+    return sorted(set(pods), key=lambda pod: print_order(job_name, pod))[:MOST_PODS]

@@ -37,6 +37,7 @@ class Watched:
         """
         self._cluster, self._words = cluster, ["get", kind, selector]
         self._has_worked = False
+        self._gone: list[dict[str, Any]] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -53,8 +54,7 @@ class Watched:
         Raises:
             RefusalError: the cluster does not answer, or not to this user.
         """
-        while self._watch and _readable([self], 0):
-            self._read(self._watch)
+        self._read_all()
         if self._objects:
             return list(self._objects.values())
         # The watch does not say when it has named all that there are: to have heard of none yet says little.
@@ -62,6 +62,12 @@ class Watched:
         if self._watch is None and self._has_worked:
             self._begin()
         return items
+
+    def take_gone(self) -> list[dict[str, Any]]:
+        """Return the objects that were deleted since this was last called, as they were then; only a watch has them."""
+        self._read_all()
+        gone, self._gone = self._gone, []
+        return gone
 
     def fileno(self) -> int:
         """Return the descriptor that has something to read at the next change; -1 without a watch."""
@@ -73,6 +79,10 @@ class Watched:
             self._watch.kill()
             self._watch.communicate()
             self._watch = None
+
+    def _read_all(self) -> None:
+        while self._watch and _readable([self], 0):
+            self._read(self._watch)
 
     def _read(self, watch: subprocess.Popen[bytes]) -> None:
         assert watch.stdout
@@ -105,6 +115,7 @@ class Watched:
         uid = changed.get("metadata", {}).get("uid")
         if event["type"] == "DELETED":
             self._objects.pop(uid, None)
+            self._gone.append(changed)
         elif uid:  # an ERROR has a status for an object, and the watch ends
             self._objects[uid] = changed
 

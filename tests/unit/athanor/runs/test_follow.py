@@ -207,7 +207,9 @@ class Scripted:
         return self._pods
 
 
-def scripted_pod(uid: str, *, prepare: dict | None = None, worker: dict | None = None, phase: str = "Running") -> dict:
+def scripted_pod(
+    uid: str, *, prepare: dict | None = None, worker: dict | None = None, phase: str = "Running", start: int = 0
+) -> dict:
     status = {
         "phase": phase,
         "initContainerStatuses": [{"name": "code", "state": {"terminated": {"exitCode": 0}}}],
@@ -216,19 +218,25 @@ def scripted_pod(uid: str, *, prepare: dict | None = None, worker: dict | None =
     if prepare is not None:
         status["initContainerStatuses"].append({"name": "prepare", "state": prepare})
     return {
-        "metadata": {"name": f"{JOB}-worker-0", "uid": uid},
+        "metadata": {
+            "name": f"{JOB}-worker-0",
+            "uid": uid,
+            "annotations": {"volcano.sh/job-version": str(start)},
+        },
         "spec": {"containers": [{"name": "worker"}]},
         "status": status,
     }
 
 
-def status_of(phase: str, restarts: int = 0) -> dict:
-    return {"state": {"phase": phase}, "retryCount": restarts}
+def status_of(phase: str, restarts: int = 0, *, version: int | None = None) -> dict:
+    """Return the status of a job whose pods were all ended so often, by default at each restart."""
+    return {"state": {"phase": phase}, "retryCount": restarts, "version": restarts if version is None else version}
 
 
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(module, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(readers, "_STORE_SECONDS", 0.0)
     monkeypatch.setattr(
         module, "finding_of", lambda *_: Finding(cause="failed", because="no", next_step="go", exit_code=3)
     )
@@ -253,15 +261,16 @@ def test_each_start_of_all_pods_is_named_with_how_it_ended(tmp_path, capsys):
         (status_of("Running"), [scripted_pod("u")]),
         (status_of("Running"), [scripted_pod("u", worker=FAILED, phase="Failed")]),
         (status_of("Restarting", 1), [scripted_pod("u", worker=FAILED, phase="Failed")]),
-        (status_of("Running", 1), [scripted_pod("v")]),
-        (status_of("Running", 1), [scripted_pod("v", worker=asked, phase="Failed")]),
+        (status_of("Running", 1), [scripted_pod("v", start=1)]),
+        (status_of("Running", 1), [scripted_pod("v", start=1, worker=asked, phase="Failed")]),
         (status_of("Restarting", 2), []),
+        (status_of("Running", 2), [scripted_pod("w", start=2)]),
         (status_of("Restarting", 3), []),
         (status_of("Completed", 3), []),
     )
     assert follow_to_the_end(cluster, "train", JOB) == 0
     printed = capsys.readouterr()
-    assert printed.out.count("[worker-0] from") == 2, "both pods of one name are read"
+    assert printed.out.count("[worker-0] from") == 3, "all pods of one name are read"
     assert [line for line in printed.err.splitlines() if "start" in line] == [
         "athanor: start 1 of all pods has ended (worker-0: exit code 3); they are restarted",
         "athanor: start 2 of all pods has ended (worker-0: its program failed); they are restarted",
@@ -274,10 +283,11 @@ def test_each_start_of_all_pods_is_named_with_how_it_ended(tmp_path, capsys):
 def test_what_a_pod_printed_that_was_cut_off_and_replaced_comes_from_the_log_store(
     tmp_path, monkeypatch, capsys, is_readable
 ):
-    def stored(_cluster: object, job_name: str, *, only: str) -> list[PastLine]:
+    def stored(_cluster: object, job_name: str, *, since: str) -> list[PastLine]:
         if not is_readable:
             raise RefusalError("run", job_name, "the platform has no log store", "run it again")
-        log = Log(job_name=job_name, pod=only, container="worker", is_program=True)
+        assert since == "2026-01-01T09:59:59Z"
+        log = Log(job_name=job_name, pod=f"{job_name}-worker-0", container="worker", is_program=True)
         seconds = (("00", "of the start before"), ("01", "from"), ("02", "ValueError: no"), ("05", "of the next pod"))
         return [PastLine(time=f"2026-01-01T10:00:{second}Z", log=log, text=text) for second, text in seconds]
 
@@ -307,7 +317,64 @@ def test_what_a_pod_printed_that_was_cut_off_and_replaced_comes_from_the_log_sto
     assert follow_to_the_end(cluster, "train", JOB) == 0
     printed = capsys.readouterr()
     assert printed.out.splitlines() == ["[worker-0] from", *["[worker-0] ValueError: no"] * is_readable]
-    assert ("the end of what worker-0 printed is not shown: run" in printed.err) is not is_readable
+    assert ("the end of what pods printed that are gone is not shown: run" in printed.err) is not is_readable
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_a_pod_that_came_and_went_between_two_looks_is_not_lost(tmp_path, monkeypatch, capsys, is_watched):
+    log = Log(job_name=JOB, pod=f"{JOB}-worker-0", container="worker", is_program=True)
+    line = PastLine(time="2026-01-01T10:00:03Z", log=log, text="ValueError: no")
+    monkeypatch.setattr(readers, "past_lines", lambda *_, **__: [line])
+    first, last = scripted_pod("u", worker=FAILED, phase="Failed"), scripted_pod("w", phase="Succeeded", start=2)
+    last["metadata"]["creationTimestamp"] = "2026-01-01T10:00:04Z"
+    cluster = Scripted(
+        tmp_path,
+        (status_of("Running"), [first]),
+        (status_of("Running"), []),
+        (status_of("Running", 2, version=2), [last]),
+        (status_of("Completed", 2, version=3), [last]),
+    )
+    between = scripted_pod("v", worker=FAILED, phase="Failed", start=1)
+    events = [json.dumps({"type": kind, "object": between}) for kind in ("ADDED", "DELETED")] * is_watched
+    (tmp_path / "kubectl").write_text(
+        f"#!/bin/sh\ncd {tmp_path}; [ $1 != logs ] || exit 0; [ $2 = pods ] || exit 1\n"
+        f"until [ -e now ]; do sleep 0.02; done; echo '{''.join(events)}'; touch watched; exec sleep 60\n",
+        encoding="utf-8",
+    )
+
+    def run(*words: str) -> str:
+        if words[1] != "pods" and len(cluster._looks) == 3:
+            (tmp_path / "now").touch()
+            if not (tmp_path / "watched").exists():
+                cluster._looks.insert(0, cluster._looks[0])
+        return Scripted.run(cluster, *words)
+
+    monkeypatch.setattr(cluster, "run", run)
+    monkeypatch.setattr(readers, "_SILENT_SECONDS", 0.1)
+    assert follow_to_the_end(cluster, "train", JOB) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == ["[worker-0] ValueError: no"]
+    assert [line for line in printed.err.splitlines() if "start" in line] == [
+        "athanor: start 1 of all pods has ended (worker-0: exit code 3); they are restarted",
+        f"athanor: start 2 of all pods has ended ({ENDS[is_watched]}); they are restarted",
+    ]
+
+
+ENDS = {True: "worker-0: exit code 3", False: "its pods were not seen"}
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_pod_that_starts_again_alone_is_no_start_of_all(tmp_path, capsys):
+    cluster = Scripted(
+        tmp_path,
+        (status_of("Running"), [scripted_pod("u")]),
+        (status_of("Running"), [scripted_pod("u", worker=FAILED, phase="Failed")]),
+        (status_of("Restarting", 1, version=0), []),
+        (status_of("Completed", 1, version=1), [scripted_pod("v", phase="Succeeded")]),
+    )
+    assert follow_to_the_end(cluster, "train", JOB) == 0
+    assert capsys.readouterr().err == "athanor: worker-0: exit code 3; restarted alone\ntrain: Completed\n"
 
 
 @pytest.mark.usefixtures("quick")

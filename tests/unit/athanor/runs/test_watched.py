@@ -72,9 +72,10 @@ def test_objects_come_change_and_go_without_being_asked_for(tmp_path):
         pipe.write(event("ADDED", pod("a", "Pending")) + event("ADDED", pod("b", "Pending")))
         wait_for(watched, [pod("a", "Pending"), pod("b", "Pending")])
         cluster.asked = 0
-        pipe.write(event("MODIFIED", pod("a", "Running")) + event("DELETED", pod("b", "Pending")))
+        pipe.write(event("MODIFIED", pod("a", "Running")) + event("DELETED", pod("b", "Failed")))
         wait_for(watched, [pod("a", "Running")])
         assert cluster.asked == 0
+        assert (watched.take_gone(), watched.take_gone()) == ([pod("b", "Failed")], [])
 
 
 def test_an_event_that_comes_in_pieces_is_one(tmp_path):
