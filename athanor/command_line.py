@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import subprocess
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
@@ -75,6 +77,9 @@ def main(words: Sequence[str] | None = None) -> int:
     _replace_closed_streams()
     is_console = words is None
     words = sys.argv[1:] if words is None else words
+    ended_by: list[int] = []
+    if is_console:
+        _end_by_signals(ended_by)
     try:
         arguments = _parsed_and_said(words)
         find_programs()
@@ -91,10 +96,36 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:  # while the command was being imported, or of one that does not handle it
         sys.stderr.write("\ninterrupted\n")
         status = INTERRUPTED
+    if ended_by:
+        status = 128 + ended_by[0]
     if is_console and status == INTERRUPTED:
         # Threads of the engine may hold up the end of Python, which another Ctrl-C would end with a signal.
         signal.signal(signal.SIGINT, _end_at_once)
     return status
+
+
+def _end_by_signals(received: list[int]) -> None:
+    """Let the signals of a service manager and of a closed terminal do what Ctrl-C does, once: also in programs below.
+
+    They would end this process and leave its temporary kubeconfigs, and its engine, behind.
+
+    Args:
+        received: Gets the number of the signal.
+    """
+
+    def end(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        received.append(number)
+        with suppress(OSError):
+            below = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, check=False, text=True)
+            for process in map(int, below.stdout.split()):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGINT)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores the latter
+            signal.signal(number, end)
 
 
 def _end_at_once(_number: int, _frame: object) -> None:

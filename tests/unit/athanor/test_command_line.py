@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from athanor import command_line
+from tests.processes import until_ended
 
 
 @pytest.fixture
@@ -158,3 +159,40 @@ def test_another_ctrl_c_ends_the_command_at_once_with_the_same_exit_status(monke
     finally:
         signal.signal(signal.SIGINT, before)
     assert ended == [130]
+
+
+TERMINATED = """
+import subprocess, sys, time, types
+from athanor import command_line
+from athanor.runs.cluster import Cluster
+
+def run(_):
+    with Cluster(where=(), context="c", namespace="n", server="s").variables():
+        below = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stderr=subprocess.DEVNULL)
+        print(below.pid, flush=True)
+        time.sleep(60)
+
+sys.modules["stub"] = types.SimpleNamespace(run=run)
+command_line._MODULES["status"] = "stub"
+sys.argv = ["athanor", "status"]
+sys.exit(command_line.main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_of_a_service_manager_leaves_no_kubeconfig_and_no_program(tmp_path, number):
+    (tmp_path / "kubectl").write_text("#!/bin/sh\necho '{}'\n", encoding="utf-8")
+    (tmp_path / "kubectl").chmod(0o755)
+    own = tmp_path / "tmp"
+    own.mkdir()
+    variables = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(own)}
+    with subprocess.Popen(
+        [sys.executable, "-c", TERMINATED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables
+    ) as process:
+        below = int(process.stdout.readline())
+        assert len([*own.glob("athanor-run-*/kubeconfig")]) == 1
+        process.send_signal(number)
+        _, said = process.communicate(timeout=20)
+    assert (process.returncode, said) == (128 + number, "\ninterrupted\n")
+    assert [*own.iterdir()] == []
+    until_ended(below)
