@@ -52,7 +52,7 @@ def read_contract(config_map: dict[str, Any], namespace: str) -> PlatformOutputs
 
     try:
         outputs = json.loads(config_map["metadata"]["annotations"][_ANNOTATION])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         limit = "does not hold a platform's outputs"
         fix = "name the platform's stack instead: `athanor run` with --platform, in a program with Platform.from_stack"
         raise RefusalError(f"ConfigMap {CONTRACT_OBJECT}", sorted(config_map), limit, fix) from None

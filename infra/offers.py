@@ -257,7 +257,7 @@ def read_offers(text: str) -> PlatformOffers:
     fix = "use a stack of the athanor project, or update athanor"
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RefusalError("offers", text, "is not JSON", fix) from None
     try:
         _adapter().validate_python(data)
@@ -266,7 +266,10 @@ def read_offers(text: str) -> PlatformOffers:
         if wrong:
             path, value, limit = ".".join(map(str, ("offers", *wrong[0]["loc"]))), wrong[0]["input"], wrong[0]["msg"]
             raise RefusalError(path, value, f"cannot be read: {limit}", fix) from None
-    return PlatformOffers.from_dict(data)
+    try:
+        return PlatformOffers.from_dict(data)
+    except KeyError as missing:
+        raise RefusalError("offers", sorted(data), f"lack {missing.args[0]}", fix) from None
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
@@ -55,6 +56,8 @@ class PlatformFields(Generic[_Text, _Offers]):
     """The log store inside the cluster; empty where the stack runs none."""
 
 
+_OBJECTS = frozenset({"namespace", "queue", "data_claim", "output_claim"})
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 FIELD_NAMES = tuple(each.name for each in fields(PlatformFields))
 
 
@@ -117,6 +120,8 @@ class PlatformOutputs(PlatformFields[str, str]):
         for name, value in values.items():
             if not isinstance(value, str):
                 raise RefusalError(name, value, "is not text", _FIX)
+            if name in _OBJECTS and not _NAME.fullmatch(value):
+                raise RefusalError(name, value, "is not the name of an object of Kubernetes", _FIX)
         parsed = cls(contract_version=version, **values)
         # Now, while it is known where they are from.
         read_offers(parsed.offers)

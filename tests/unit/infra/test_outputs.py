@@ -90,6 +90,10 @@ OFFERS = json.dumps(PlatformOffers(queues=("training",)).to_dict())
         ("offers", "[]", r"offers of stack prod = \[\]: cannot be read"),
         ("offers", '{"pools": {}}', r"offers.pools of stack prod = \{\}: cannot be read"),
         ("offers", OFFERS.replace('["training"]', '"training"'), r"offers.queues of stack prod = 'training'"),
+        ("offers", '{"added": 1}', r"offers of stack prod = \['added'\]: lack pools"),
+        ("offers", "[" * 99_999, r"offers of stack prod = '.*: is not JSON"),
+        ("namespace", "", r"namespace of stack prod = '': is not the name of an object"),
+        ("output_claim", "my claim", r"output_claim of stack prod = 'my claim': is not the name of an object"),
         ("offers", "no JSON", r"offers of stack prod = 'no JSON': is not JSON"),
         (
             "offers",
