@@ -5,7 +5,6 @@ Source: git's documentation, git-fetch(1), "GIT URLS".
 
 from __future__ import annotations
 
-import posixpath
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -44,13 +43,21 @@ def server_of(address: str) -> tuple[str, str, int | None]:
 
 
 def resolved(parent: str, address: str) -> str:
-    """Return the address of a submodule; one that begins with ./ or ../ is relative to its parent's, as to a folder."""
-    if not address.startswith(("./", "../")):
-        return address
-    if match := _host_and_path(parent):
-        return f"{match['place']}:{posixpath.normpath(posixpath.join(match['path'], address))}"
-    own = urlsplit(parent)
-    return urlunsplit(own._replace(path=posixpath.normpath(posixpath.join(own.path, address))))
+    """Return the address of a submodule; one that begins with ./ or ../ is relative to its parent's.
+
+    As git resolves it (remote.c, relative_url): a folder up is what comes before the last slash, or else colon. So
+    enough of them lead to another host, as in ../../../other.example/team/code.git. One that leads nowhere stays.
+    """
+    place, rest, separator = parent.rstrip("/"), address, "/"
+    while rest.startswith(("./", "../")):
+        if rest.startswith("../"):
+            cut = place.rfind("/" if "/" in place else ":")
+            if cut < 0:
+                return address
+            separator = place[cut]
+            place = place[:cut]
+        rest = rest.partition("/")[2]
+    return address if rest == address else f"{place}{separator}{rest}".rstrip("/")
 
 
 def reached_as(parent: str, address: str) -> str:

@@ -59,14 +59,15 @@ def test_other_pods_take_them_from_the_store(repository, library, fetch, destina
     assert files(another) == files(destination)
 
 
-@pytest.mark.parametrize(("on", "status"), [("the same server", 0), ("another", 1)])
+@pytest.mark.parametrize(("on", "status"), [("the same server", 0), ("another", 1), ("another, relative", 1)])
 def test_only_the_repositorys_own_server_gets_its_password(repository, fetch, credentials_dir, capfd, *, on, status):
     library = Repository(repository.folder.with_name("library"))
     library.commit({"loss.py": "x"})
     repository.commit({"train.py": "print()"})
     served = (library.folder.parent, ("robot", PASSWORD))
     with GitServer(served[0], credentials=served[1]) as own, GitServer(served[0], credentials=served[1]) as other:
-        address = "../library" if on == "the same server" else f"{other.url}/library"
+        elsewhere = {"another": other.url, "another, relative": f"../../{other.url.removeprefix('http://')}"}
+        address = f"{elsewhere.get(on, '..')}/library"
         repository.add_submodule("library", address, library.head())
         assert fetch("--branch", "main", "--credentials_dir", str(credentials_dir), url=f"{own.url}/code") == status
     if status:
@@ -128,6 +129,30 @@ def test_a_submodule_that_is_not_to_be_updated_is_an_empty_folder(repository, li
 )
 def test_where_a_submodule_is_fetched_from(parent, address, fetched):
     assert reached_as(parent, resolved(parent, address)) == fetched
+
+
+@pytest.mark.parametrize(
+    "parent",
+    [
+        "https://git.example/a",
+        "https://git.example/team/a.git",
+        "https://git.example:8443/team/deep/a/",
+        "git@git.example:team/deep/a.git",
+        "git.example:/srv/a",
+        "ssh://git@git.example:2222/~/a b.git",
+    ],
+)
+def test_relative_addresses_lead_where_git_goes(tmp_path, parent):
+    written = ("../b.git", "./b", "../../b.git", "./../b/", ".././b", "../b%20c", "../../other.example/b", "../")
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "remote", "add", "origin", parent)
+    for number, address in enumerate(written):
+        git(tmp_path, "config", "--file", ".gitmodules", f"submodule.{number}.path", str(number))
+        git(tmp_path, "config", "--file", ".gitmodules", f"submodule.{number}.url", address)
+        git(tmp_path, "update-index", "--add", "--cacheinfo", f"160000,{'0123456789' * 4},{number}")
+    git(tmp_path, "submodule", "init")
+    got = [git(tmp_path, "config", f"submodule.{number}.url").strip().rstrip("/") for number in range(len(written))]
+    assert [resolved(parent, address) for address in written] == got
 
 
 @each_row(
