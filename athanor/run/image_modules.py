@@ -35,21 +35,29 @@ typing_extensions tyro urllib3 wheel wrapt
 """
 OF_TENSORFLOW = frozenset(_OF_TENSORFLOW.split())
 """The same of that of TensorFlow jobs."""
-_PROGRAMS = """
-. : [ [[ alias awk base64 basename bash bg bind break builtin case cat cd chgrp chmod chown cksum clear comm continue
-cp csplit cut dash date dd declare df dir dirname do done du echo egrep elif env esac eval exit expand export expr
-factor false fg fgrep fi find fmt fold for free function getconf getent getopts grep groups gzip hash head help
-history hostid hostname iconv id ibv_devices ibv_devinfo in install jobs join kill ldd let link ln local locale
-logname ls mapfile md5sum mkdir mkfifo mktemp mpicc mpiexec mpirun mv nice nl nohup nproc numactl numfmt od ompi_info
-openssl orterun paste pathchk perl pgrep pidof pip pip3 pip3.11 pkill pmap popd pr printenv printf prterun ps pushd
-pwd pwdx python python3 python3.11 read readlink readonly realpath return rm rmdir scp sed select seq set sftp sh
-sha1sum sha224sum sha256sum sha384sum sha512sum shasum shift shopt shred shuf sleep sort source split ssh ssh-keygen
-ssh-keyscan stat stdbuf stty sum sync tac tail tar tee test timeout top torchrun touch tqdm tr trap true truncate
-tsort tty type typeset ulimit umask unalias uname unexpand uniq unlink unset until uptime vdir vmstat wait watch wc
-which who whoami xargs yes
+_SHELL_WORDS = """
+. : [ [[ alias bg bind break builtin caller case cd compgen complete continue coproc declare dirs disown do done echo
+elif enable esac eval exit export false fc fg fi for function getopts hash help history in jobs kill let local logout
+mapfile popd printf pushd pwd read readarray readonly return select set shift shopt source suspend test times trap
+true type typeset ulimit umask unalias unset until wait
 """
-_IN_OUR_IMAGE = frozenset(_PROGRAMS.split())
-"""Programs in PATH, and words that the shell runs or reads itself."""
+"""Words that the shell runs or reads itself."""
+_PROGRAMS = """
+[ arch awk b2sum base32 base64 basename bash bunzip2 bzcat bzip2 cat chgrp chmod chown cksum comm cp csplit cut dash
+date dd df dir dircolors dirname du echo egrep env expand expr factor false fgrep find fmt fold free funzip getconf
+getent grep groups gunzip gzip head hostid hostname ibv_devices ibv_devinfo iconv id install join kill ldd link ln
+locale logname ls mawk md5sum mkdir mkfifo mktemp mpicc mpiexec mpirun mv nice nl nohup nproc numactl numfmt od
+ompi_info openssl paste pathchk pgrep pidof pip pip3 pkill pmap pr printenv printf prterun ps ptx pwd pwdx python
+python3 python3.11 readlink realpath rm rmdir scp sed seq sftp sh sha1sum sha224sum sha256sum sha384sum sha512sum
+shred shuf sleep sort split ssh ssh-keygen ssh-keyscan stat stdbuf stty sum sync tac tail tar tee test timeout top
+torchrun touch tqdm tr true truncate tsort tty uname unexpand uniq unlink unxz unzip uptime users vdir vmstat w watch
+wc which who whoami xargs xz xzcat yes zcat zgrep zipinfo
+"""
+PROGRAMS = frozenset(_PROGRAMS.split())
+"""Programs in the PATH of the images that athanor builds, the smallest ones (trainer/image/debian.py)."""
+_OF_NODES = frozenset({"nvidia-smi"})
+"""Programs that a node with GPUs puts into a pod."""
+_IN_OUR_IMAGE = PROGRAMS | _OF_NODES | frozenset(_SHELL_WORDS.split())
 _NEVER_OF_PIP = frozenset(("apt", "apt-get", "conda", "mamba", "sudo", "git", "curl", "wget", "make", "gcc", "g++"))
 _PROGRAM = re.compile(r"(?:/(?:usr/)?(?:local/)?s?bin/)?([A-Za-z_.:\[][\w.+\[-]*)")
 _BRINGS_NAMES = re.compile(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from athanor.run.image_modules import PROGRAMS
 from tests.documentation import command_with, own_script
 from tests.fixtures.engineer import SMALL
 from tests.fixtures.example import assert_completed
@@ -207,6 +208,8 @@ def test_packages_are_installed_first_caches_outlive_the_run_and_it_may_connect_
     # Where `pip install --user` puts packages, without an index.
     install = "import os, site\nfolder = site.getusersitepackages()\nos.makedirs(folder)\n"
     install += "open(os.path.join(folder, 'own_package.py'), 'w').write('NAME = \"own\"')\n"
+    # A preparation with a program that is not among these is refused.
+    install += f"import shutil\nassert not [name for name in {sorted(PROGRAMS)} if not shutil.which(name)]\n"
     (folder / "install.py").write_text(install, encoding="utf-8")
     program = "import os, pathlib, own_package\npathlib.Path(os.environ['XDG_CACHE_HOME']).mkdir(parents=True)\n"
     program += "pathlib.Path(os.environ['XDG_CACHE_HOME'], 'kept').write_text(own_package.NAME)\n"

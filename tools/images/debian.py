@@ -43,6 +43,8 @@ def bootstrap(root: Path) -> None:
     for kind in ("passwd", "group"):
         shutil.copyfile(root / f"usr/share/base-passwd/{kind}.master", root / "etc" / kind)
     bundle_certificates(root)
+    for name, target in debian.LINKS.items():
+        (root / name).symlink_to(target)
     for name in debian.LEFT_OUT:
         shutil.rmtree(root / name, ignore_errors=True)
     (root / debian.EXTERNALLY_MANAGED).unlink(missing_ok=True)

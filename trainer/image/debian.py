@@ -12,8 +12,13 @@ GLIBC = (2, 36)
 """The C library of that suite: wheels for a newer one do not load."""
 
 RUNTIME_PACKAGES = ("python3", "libstdc++6", "base-files", "base-passwd", "libc-bin")
-SHELL_PACKAGES = ("dash", "bash", "coreutils", "findutils", "grep", "sed", "procps")
-"""Packages that a person needs to look around in a pod, and what scripts begin with."""
+SHELL_PACKAGES = (
+    *("dash", "bash", "coreutils", "debianutils", "findutils", "grep", "hostname", "mawk", "procps", "sed"),
+    *("tar", "gzip", "bzip2", "xz-utils", "unzip"),
+)
+"""Packages that a person needs to look around in a pod, and what scripts begin with. Those that unpack take 1 MB."""
+LINKS = {"usr/bin/awk": "mawk", "usr/bin/which": "which.debianutils"}
+"""What packages leave to their scripts (update-alternatives), which do not run here."""
 CONNECTION_PACKAGES = ("openssh-server", "openssh-client", "ca-certificates")
 """MPI starts its ranks over ssh; code is cloned over ssh or https."""
 RDMA_PACKAGES = ("libibverbs1", "ibverbs-providers", "librdmacm1", "ibverbs-utils")

@@ -1,4 +1,4 @@
-"""Installs missing packages of a framework's pins, ssh and RDMA. Packages of the base image are kept.
+"""Installs missing packages of a framework's pins, ssh, what shells use and RDMA. Packages of the base image are kept.
 
 Usage, in the image being built: python3 -m trainer.image.install --framework pytorch --variant cpu REQUIREMENTS_FOLDER
 """
@@ -34,6 +34,11 @@ CHECKED_TRAINING_IMPORTS = "import PIL.Image, pip, tqdm, yaml"
 
 SSH_PROGRAMS = {"ssh": "openssh-client", "sshd": "openssh-server"}
 """Programs with which MPI starts its ranks and code is cloned, and the Debian package of each."""
+SHELL_PROGRAMS = {
+    "ps": "procps", "awk": "mawk", "hostname": "hostname",
+    "gzip": "gzip", "bzip2": "bzip2", "xz": "xz-utils", "unzip": "unzip",
+}  # fmt: skip
+"""Programs that preparations of a job use (debian.py has more, which no base lacks), and the Debian package of each."""
 GPU_PROGRAMS = {"numactl": "numactl", "ibv_devinfo": "ibverbs-utils"}
 """Programs with which torchrun binds ranks to cores, and that show the RDMA devices of a pod; the Debian package of
 each."""
@@ -104,7 +109,7 @@ def install_system_packages(variant: str) -> None:
     Raises:
         FileNotFoundError: the base image's distribution has no RDMA library that the GPU variant needs.
     """
-    programs = SSH_PROGRAMS | (GPU_PROGRAMS if variant == GPU else {})
+    programs = SSH_PROGRAMS | SHELL_PROGRAMS | (GPU_PROGRAMS if variant == GPU else {})
     packages = {package for program, package in programs.items() if shutil.which(program) is None}
     if variant == GPU:
         packages |= {RDMA_LIBRARIES[library] for library in _missing_libraries()}

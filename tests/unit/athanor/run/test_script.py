@@ -220,8 +220,8 @@ OURS = "registry.example/mirror/athanor/trainer:0.1.0-cpu-1"
 @each_row(
     "prepare",
     [
-        *("apt-get install -y ffmpeg", "sh -c 'cd x && git clone y'", "/usr/bin/curl -O z", "A=1 ffmpeg", "unzip a"),
-        *("sh -c 'set -e; (cd x; unzip y) | tail'", "sh -c 'pip install x\nsudo y'", "sh -c 'a=$(jq . x)'"),
+        *("apt-get install -y ffmpeg", "sh -c 'cd x && git clone y'", "/usr/bin/curl -O z", "A=1 ffmpeg", "zip a"),
+        *("perl -e 1", "sh -c 'set -e; (cd x; zip y) | tail'", "sh -c 'pip install x\nsudo y'", "sh -c 'a=$(jq . x)'"),
         *("sh -c 'echo $((i + 1)) > log; ffmpeg'", "sh -c 'echo a \\\n b # c; d\nffmpeg'"),
     ],
 )
@@ -239,9 +239,10 @@ def test_a_preparation_with_a_program_that_the_image_lacks_is_refused(prepare):
 @each_row(
     "prepare",
     [
-        *("pip install --user git+https://git.example/a", "./git a", "tools/unzip a", "A=1 python x.py", "sh fetch.sh"),
+        *("pip install --user git+https://git.example/a", "./git a", "tools/zip a", "A=1 python x.py", "sh fetch.sh"),
         *("sh -c 'cd x && pip install . && tool a'", "sh -c 'python -m pip install uv; uv pip install x'"),
         *("sh -c 'set -eu\nfor i in $(seq 3); do echo $((i + 1)) 2>&1 > log; done # git\n'", "sh -c '(cd a; ls) | wc'"),
+        *("unzip -q a.zip", "sh -c 'which sh; hostname; nvidia-smi; zcat a.gz | awk 1 | xz; command -v git || :'"),
         *("sh -c 'echo $(date) done >> log'", "sh -c 'if [ -e a ]; then :; fi; a=(git b); $PROGRAM a'"),
         *("sh -c 'f() { ls; }; f'", "sh -c 'case a in git) ls;; esac'", "sh -c 'cat <<END\ngit\nEND\n'"),
         *("bash -c 'source env; tool'", "sh -c 'PATH=$PATH:/data/output/bin; tool'", "sh -c \"echo 'a; git'\""),

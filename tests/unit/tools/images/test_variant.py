@@ -6,7 +6,7 @@ import pytest
 
 from tests.tables import each_row
 from tools.paths import REPOSITORY
-from trainer.image import install
+from trainer.image import debian, install
 from trainer.image.variant import REQUIREMENTS, requirements_for
 
 PINS = ["# comment", "", "numpy==2.4.6", "nvidia-cublas==13.4.1.3", "nvidia-cuda-runtime==13.2.86", "torch==2.15.0"]
@@ -134,20 +134,20 @@ def test_complete_base_needs_no_network_and_is_checked_by_importing_its_framewor
 
 
 @pytest.mark.parametrize("variant", ["cpu", "gpu"])
-def test_ssh_is_installed_only_where_it_is_missing(commands, monkeypatch, variant):
+def test_programs_are_installed_only_where_they_are_missing(commands, monkeypatch, variant):
     install.install_system_packages(variant)
     assert commands == []
-    monkeypatch.setattr(install.shutil, "which", lambda name: None if name == "sshd" else "/usr/bin/ssh")
+    monkeypatch.setattr(install.shutil, "which", lambda name: None if name in {"sshd", "xz"} else "/usr/bin/ssh")
     install.install_system_packages(variant)
     update, installed = commands
     assert update == ["apt-get", "update"]
     assert "--no-install-recommends" in installed
-    assert installed[-1] == "openssh-server"
-    assert "openssh-client" not in installed
+    assert installed[-2:] == ["openssh-server", "xz-utils"]
+    assert {*install.SSH_PROGRAMS.values(), *install.SHELL_PROGRAMS.values()} <= set(debian.PACKAGES)
 
 
 def test_what_only_gpus_need_is_installed_in_the_gpu_variant_alone(commands, monkeypatch):
-    monkeypatch.setattr(install.shutil, "which", lambda name: "/usr/bin/ssh" if "ssh" in name else None)
+    monkeypatch.setattr(install.shutil, "which", lambda name: None if name in install.GPU_PROGRAMS else "/usr/bin/ssh")
     install.install_system_packages("cpu")
     assert commands == []
     install.install_system_packages("gpu")
