@@ -19,7 +19,7 @@ from infra.workload_labels import JOB_LABEL
 from workloads.pods import OUTPUT_PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from athanor.runs.cluster import Cluster
     from athanor.runs.copy import Place
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _IN_POD = f"""
 import json, os, pathlib, shutil, sys, threading, time
-path, deletes = sys.argv[1], sys.argv[2] == "delete"
+path, deletes, volumes, busy = sys.argv[1], sys.argv[2] == "delete", json.loads(sys.argv[3]), json.loads(sys.argv[4])
 
 def beat():
     while True:
@@ -42,10 +42,19 @@ def entry(place):
     modified = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(newest))
     return {{"name": os.path.basename(place), "bytes": size, "modified": modified}}
 
+def inside(place, folder):
+    return os.path.commonpath([place, folder]) == folder
+
 threading.Thread(target=beat, daemon=True).start()
 is_folder = os.path.isdir(path) and not os.path.islink(path)
-answer = {{"exists": os.path.lexists(path), "entries": [], "left": []}}
-if answer["exists"] and deletes:
+# Where the links on the way lead; one that is named itself is deleted as a link.
+real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+held = [each for each in busy if inside(real, os.path.realpath(each)) or inside(os.path.realpath(each), real)]
+outside = not any(inside(real, each) and real != each for each in map(os.path.realpath, volumes))
+answer = {{"exists": os.path.lexists(path), "entries": [], "left": [], "real": real, "held": held, "outside": outside}}
+if deletes and (held or outside):
+    pass
+elif answer["exists"] and deletes:
     fail = lambda _call, _place, error: answer["left"].append(str(error[1]))
     shutil.rmtree(path, onerror=fail) if is_folder else os.unlink(path)
 elif answer["exists"]:
@@ -82,10 +91,13 @@ def files(
     if place is None:
         fix = "write RUN, RUN:PATH, data:PATH or output:PATH"
         raise RefusalError("PLACE", words, "is neither a run nor a path in a volume", fix)
-    if delete:
-        _check_may_go(cluster, words, place)
+    busy = _busy(cluster, words, place) if delete else {}
     with VolumePods(cluster, platform) as pods:
-        answer = pods.through(place, lambda prefix: _asked(prefix, place.path, "delete" if delete else "list"))
+        answer = pods.through(place, lambda prefix: _asked(prefix, place.path, "delete" if delete else "list", busy))
+    if delete and (answer["held"] or answer["outside"]):
+        of = busy[answer["held"][0]] if answer["held"] else "no file or folder in a volume"
+        limit = f"leads through a link to {printable(answer['real'])}, which is {of}"
+        raise RefusalError("PLACE", words, limit, "name what is to be deleted without links")
     if not answer["exists"]:
         raise RefusalError("PLACE", words, f"there is no {place.path}", "list the folder above it")
     if left := answer["left"]:
@@ -95,28 +107,40 @@ def files(
     return {"path": place.path, **({"state": "deleted"} if delete else {"entries": answer["entries"]})}
 
 
-def _check_may_go(cluster: Cluster, words: str, place: Place) -> None:
-    """Refuse to delete a whole volume, or what a job writes that has not ended."""
+def _busy(cluster: Cluster, words: str, place: Place) -> dict[str, str]:
+    """Return whose the folders are that jobs write which have not ended, by their paths.
+
+    Raises:
+        RefusalError: a whole volume is to be deleted, or what one of these jobs writes.
+    """
     if place.path in VOLUMES.values():
         raise RefusalError("PLACE", words, "is a whole volume", "name what is to be deleted in it")
-    path = PurePosixPath(place.path)
-    if not path.is_relative_to(OUTPUT_PATH):
-        return
-    folder = path.relative_to(OUTPUT_PATH).parts[0]
+    busy: dict[str, str] = {}
     for job in cluster.items(JOBS, JOB_LABEL):
-        if phase_of(job) not in ENDED and output_folder(job) == folder:
-            name = job["metadata"]["labels"][JOB_LABEL]
-            limit = f"is of run {name}, which is {phase_of(job)}"
-            raise RefusalError("PLACE", words, limit, f"wait until it has ended, or `athanor delete {name}` first")
+        if phase_of(job) in ENDED:
+            continue
+        folder, name = PurePosixPath(OUTPUT_PATH) / output_folder(job), job["metadata"]["labels"][JOB_LABEL]
+        busy[str(folder)] = f"of run {name}, which is {phase_of(job)}"
+        if PurePosixPath(place.path).is_relative_to(folder):
+            fix = f"wait until it has ended, or `athanor delete {name}` first"
+            raise RefusalError("PLACE", words, f"is {busy[str(folder)]}", fix)
+    return busy
 
 
-def _asked(prefix: Sequence[str], path: str, act: str) -> dict[str, Any]:
+def _asked(prefix: Sequence[str], path: str, act: str, busy: Collection[str] = ()) -> dict[str, Any]:
     """Return the answer of the program in a pod.
+
+    Args:
+        prefix: Words of `kubectl exec` up to the command.
+        path: What is listed or deleted.
+        act: `list` or `delete`.
+        busy: Paths that stay, whatever links lead to them.
 
     Raises:
         NoGreetingError: the pod cannot run it.
     """
-    words = [*prefix, "python3", "-c", _IN_POD, path, act]
+    limits = [json.dumps(each) for each in ([*VOLUMES.values()], [*busy])]
+    words = [*prefix, "python3", "-c", _IN_POD, path, act, *limits]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     try:
         return json.loads(done.stdout)

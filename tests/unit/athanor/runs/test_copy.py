@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
@@ -169,11 +171,13 @@ def _with_phase(run: str, name: str, phase: str) -> dict:
     return {"metadata": metadata, "spec": {"tasks": []}, "status": {"state": {"phase": phase}}}
 
 
-def _in_pod(*words: str) -> dict:
-    done = subprocess.run(
-        [sys.executable, "-c", files_module._IN_POD, *words], capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout)
+def _in_pod(path: Path, act: str, volume: Path, *busy: str) -> dict:
+    """Return what the program answers; without its own checks, too, it could only reach folders of the test."""
+    top = volume.resolve().parent
+    assert len(top.parts) > 3
+    assert path.parent.resolve().is_relative_to(top)
+    words = [files_module._IN_POD, str(path), act, json.dumps([str(volume)]), json.dumps(busy)]
+    return json.loads(subprocess.run([sys.executable, "-c", *words], capture_output=True, text=True, check=True).stdout)
 
 
 def test_files_are_listed_with_all_that_is_in_them_and_deleted(tmp_path):
@@ -182,15 +186,43 @@ def test_files_are_listed_with_all_that_is_in_them_and_deleted(tmp_path):
     (run / "checkpoints" / "1" / "a.pt").write_bytes(b"x" * 3 * 2**20)
     (run / "log.txt").write_text("y")
     (run / "elsewhere").symlink_to(tmp_path / "cifar")
-    listed = _in_pod(str(run), "list")["entries"]
+    listed = _in_pod(run, "list", tmp_path)["entries"]
     assert [(each["name"], each["bytes"]) for each in listed][::2] == [("checkpoints", 3 * 2**20), ("log.txt", 1)]
     assert [line.split()[0] for line in files_module.table(listed)] == ["3.0", "0.0", "0.0"]
-    assert _in_pod(str(run / "log.txt"), "list")["entries"] == [listed[2]]
-    assert _in_pod(str(run / "elsewhere"), "delete")["left"] == []
+    assert _in_pod(run / "log.txt", "list", tmp_path)["entries"] == [listed[2]]
+    assert _in_pod(run / "elsewhere", "delete", tmp_path)["left"] == []
     assert (tmp_path / "cifar").is_dir()
-    assert _in_pod(str(run), "delete") == {"exists": True, "entries": [], "left": []}
+    assert _in_pod(run, "delete", tmp_path)["left"] == []
     assert not run.exists()
-    assert _in_pod(str(run), "list")["exists"] is False
+    assert _in_pod(run, "list", tmp_path)["exists"] is False
+
+
+@each_row(
+    ("link", "target", "path", "is_deleted"),
+    [
+        ("done/last", "../running", "done/last/a", False),
+        ("done/last", "..", "done/last/running", False),
+        ("done/out", "../../outside", "done/out/a", False),
+        ("done/out", "../..", "done/out/volume", False),
+        ("alias", "running", "done", True),
+        ("alias", "running", "alias", True),
+        ("done/last", "../other", "done/last/a", True),
+    ],
+)
+def test_links_lead_to_no_file_of_a_run_that_has_not_ended_and_out_of_no_volume(link, target, path, is_deleted):
+    # All links lead to folders of the test: a program without its checks deletes nothing else.
+    with TemporaryDirectory() as folder_of_the_test:
+        top = Path(folder_of_the_test) / "top"
+        volume = top / "volume"
+        folders = [volume / "running", volume / "other", volume / "done", top / "outside"]
+        for folder in folders:
+            folder.mkdir(parents=True)
+            (folder / "a").touch()
+        (volume / link).symlink_to(target)
+        answer = _in_pod(volume / path, "delete", volume, str(volume / "running"))
+        assert bool(answer["held"] or answer["outside"]) is not is_deleted
+        assert os.path.lexists(volume / path) is not is_deleted
+        assert (volume / "running" / "a").exists()
 
 
 @each_row(
@@ -202,6 +234,7 @@ def test_files_are_listed_with_all_that_is_in_them_and_deleted(tmp_path):
         ("data:own", True, "/data/data/own delete"),
         ("output:t-2-abc", True, "/data/output/t-2-abc delete"),
         ("output:", True, "PLACE = 'output:': is a whole volume"),
+        ("data:link/a", True, "leads through a link to /data/x, which is of run t, which is Running"),
         (
             "output:t-1-abc/a",
             True,
@@ -214,9 +247,10 @@ def test_files_are_listed_with_all_that_is_in_them_and_deleted(tmp_path):
 def test_what_files_may_go(monkeypatch, words, delete, said):
     acts: list[str] = []
 
-    def work(_prefix, path, act):
+    def work(_prefix, path, act, busy):
         acts.append(f"{path} {act}")
-        return {"exists": True, "left": [], "entries": []}
+        held = [each for each in busy if "link" in path]
+        return {"exists": True, "left": [], "entries": [], "held": held, "outside": False, "real": "/data/x"}
 
     monkeypatch.setattr(files_module, "_asked", work)
     cluster = Cluster()
