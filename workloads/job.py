@@ -182,10 +182,10 @@ def _raise_failed(job_name: str, namespace: str, count: int, kubeconfig: str | N
         why = [sys.executable, "-m", "athanor", "why", job_name, f"--namespace={namespace}", "--json", *options]
         said = subprocess.run(why, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if said.returncode == 0:
-        found: dict[str, Any] = json.loads(said.stdout)
+        finding: dict[str, Any] = json.loads(said.stdout)
         rest = "after a rerun, wait for its end and run `pulumi refresh`"
-        fix = "\n".join([f"{found['next_step']}; {rest}", *found["last_words"]])
-        raise RefusalError("job", job_name, found["because"], fix)
+        fix = "\n".join([f"{finding['next_step']}; {rest}", *finding["last_words"]])
+        raise RefusalError("job", job_name, finding["because"], fix)
     limit = f"failed, with {count} of its pods"
     fix = (
         f"`athanor why {job_name} --namespace {namespace}` has the exit code and the last words; change the job, or run"

@@ -46,7 +46,7 @@ class Readers:
         self._readers: dict[tuple[str, str], _Reader] = {}
         self._since: str | None = None
         """When the first pod of the first call was created; None before that call, empty if there was none."""
-        self._shown: dict[str, str] = {}
+        self._last_stored: dict[str, str] = {}
         """When the last line was printed that is shown of pods that are gone, by their labels."""
         self._stored_at: float | None = None
         """When the log store has the lines that were missed (time.monotonic()); None where none were."""
@@ -92,7 +92,7 @@ class Readers:
         for (uid, _), reader in self._readers.items():
             if uid not in there and reader.lines.latest:
                 label = reader.lines.log.label
-                self._shown[label] = max(self._shown.get(label, ""), reader.lines.latest, key=_instant)
+                self._last_stored[label] = max(self._last_stored.get(label, ""), reader.lines.latest, key=_instant)
         self._stored_at = None
         try:
             stored = past_lines(self._cluster, self._job_name, since=self._since or None)
@@ -102,9 +102,11 @@ class Readers:
         names = _first(self._job_name, (line.log.pod for line in stored))
         for line in written_before(created_times(pods), stored):
             label = line.log.label
-            if line.log.pod in names and _instant(line.time) > _instant(self._shown.get(label, self._since or "")):
+            if line.log.pod in names and _instant(line.time) > _instant(
+                self._last_stored.get(label, self._since or "")
+            ):
                 print_lines([line], as_json=self._as_json)
-                self._shown[label] = line.time
+                self._last_stored[label] = line.time
 
     def _to_read(self, pods: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], Log]]:
         """Return the logs of the first pods that have any, with their pods."""

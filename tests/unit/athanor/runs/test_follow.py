@@ -365,7 +365,7 @@ ENDS = {True: "worker-0: exit code 3", False: "its pods were not seen"}
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_pod_that_starts_again_alone_is_no_start_of_all(tmp_path, capsys):
+def test_a_pod_that_starts_again_alone_is_not_counted_as_a_start_of_all(tmp_path, capsys):
     cluster = Scripted(
         tmp_path,
         (status_of("Running"), [scripted_pod("u")]),
