@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 from pulumi.runtime import stack
 
+from infra.admission import WorkloadAdmission, WorkloadAdmissionArgs
 from infra.cluster import ExistingCluster
 from infra.cluster_access import existing_cluster_args
 from infra.contract_object import contract_manifest
@@ -148,6 +149,7 @@ def _platform(
         settings=settings.scheduling, namespace=settings.namespace, pools=offers.pools, nodes=nodes
     )
     scheduling = GangScheduling("scheduling", args, in_cluster)
+    admission = _admission(settings, offers, in_cluster)
     limits = WorkloadLimits("workload-limits", _limits_args(settings, offers, ready), in_cluster)
     if settings.clean_up.enabled:
         JobCleanUp("job-cleanup", _clean_up_args(settings, (*nodes, *ready, *scheduling.ready)), in_cluster)
@@ -166,7 +168,7 @@ def _platform(
         prometheus_url=monitoring.prometheus_url if monitoring else "",
         grafana_url=monitoring.grafana_url if monitoring else "",
         logs_url=monitoring.logs_url if monitoring else "",
-        depends_on=(*nodes, *ready, *gpu_parts, *scheduling.ready, *limits.parts, *gateway),
+        depends_on=(*nodes, *ready, *gpu_parts, *scheduling.ready, *admission, *limits.parts, *gateway),
     )
     described = pulumi.ResourceOptions(provider=provider, depends_on=list(ready))
     outputs = pulumi.Output.json_dumps(platform.outputs(), sort_keys=True)
@@ -185,6 +187,20 @@ def _limits_args(
         all_nodes_known=settings.alicloud is not None,
         depends_on=depends_on,
     )
+
+
+def _admission(
+    settings: Settings, offers: PlatformOffers, in_cluster: pulumi.ResourceOptions
+) -> Sequence[pulumi.Resource]:
+    if settings.admission == "off":
+        return ()
+    args = WorkloadAdmissionArgs(
+        namespace=settings.namespace,
+        queues=offers.queues,
+        priority_classes=offers.priority_classes,
+        action=settings.admission,
+    )
+    return WorkloadAdmission("admission", args, in_cluster).parts
 
 
 def _clean_up_args(settings: Settings, depends_on: Sequence[pulumi.Resource]) -> JobCleanUpArgs:

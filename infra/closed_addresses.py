@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 METADATA = "100.100.100.200/32"
 """Of nodes on Alibaba Cloud (ECS, "Instance metadata"): a program that reads it may get the credentials of the node."""
 LINK_LOCAL = "169.254.0.0/16"
+METADATA_RANGES = (LINK_LOCAL, METADATA)
 CLOSED = {
     METADATA: "the metadata of nodes on Alibaba Cloud",
     LINK_LOCAL: "link-local addresses, where nodes have their metadata",
@@ -37,7 +38,7 @@ _CLOSED_NAMES = {
     "metadata.google.internal": _CLOSED_IPV6["fd00:ec2::/32"],
 }
 ANYWHERE: list[Manifest] = [
-    {"ipBlock": {"cidr": "0.0.0.0/0", "except": [LINK_LOCAL, METADATA]}},
+    {"ipBlock": {"cidr": "0.0.0.0/0", "except": [*METADATA_RANGES]}},
     {"namespaceSelector": {}},
 ]
 """Peers of a network policy's rule for what can be at any address. Some networks take no pod for a part of an ipBlock,

@@ -6,6 +6,7 @@ from typing import Any
 
 from policies import (
     access,
+    admission,
     ceilings,
     credentials,
     data,
@@ -23,6 +24,7 @@ AREAS: dict[str, tuple[Rule[Any] | StackRule[Any], ...]] = {
     "What the internet reaches": exposure.RULES,
     "What containers may do": pod_security.RULES,
     "What containers use": (*pod_resources.RULES, *pod_resources.STACK_RULES),
+    "What workloads ask for": admission.RULES,
     "Images": images.RULES,
     "Namespaces": (*namespaces.RULES, *namespaces.STACK_RULES),
     "Rights": access.RULES,

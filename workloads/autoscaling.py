@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from infra.admitted import LARGEST_ROLE
 from infra.autoscaling_metrics import LATENCY_METRIC, QUEUE_METRIC, AutoscalingMetric
 from infra.descriptions import checked
 from infra.errors import RefusalError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_:.-]*")
 _AMOUNT = re.compile(r"(?=.*[1-9])([0-9]+m|[0-9]+(\.[0-9]+)?)")
-_MAXIMUM_PODS = 1000
 _MAXIMUM_WINDOW_SECONDS = 3600
 _MAXIMUM_WAIT_SECONDS = 86_400
 _IDLE_SECONDS, _HOLD_SECONDS = 600, 120
@@ -145,8 +145,8 @@ class Autoscaling:
 
     def __post_init__(self) -> None:
         """Refuse limits that cannot hold."""
-        check_range("autoscaling.minimum", self.minimum, 0, _MAXIMUM_PODS)
-        check_range("autoscaling.maximum", self.maximum, 1, _MAXIMUM_PODS)
+        check_range("autoscaling.minimum", self.minimum, 0, LARGEST_ROLE)
+        check_range("autoscaling.maximum", self.maximum, 1, LARGEST_ROLE)
         check_range("autoscaling.scale_down_seconds", self.scale_down_seconds, 0, _MAXIMUM_WINDOW_SECONDS)
         _check_zero(self)
         if self.maximum < self.minimum:

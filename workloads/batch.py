@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from infra.admitted import LARGEST_ROLE
 from infra.descriptions import checked
 from infra.errors import RefusalError
 from infra.kubernetes.grammar import Word
@@ -39,7 +40,7 @@ class BatchJobArgs(JobArgs):
             RefusalError: naming the field, the value and what to write.
         """
         super().__post_init__()
-        check_range("pods", self.pods, 1, 1000)
+        check_range("pods", self.pods, 1, LARGEST_ROLE)
         if not self.command:
             raise RefusalError(
                 "command", self.command, "is empty", 'set the command to run, such as ("python3", "-m", "my.data")'

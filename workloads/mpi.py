@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from infra.admitted import LARGEST_ROLE
 from infra.descriptions import checked
 from infra.errors import RefusalError
 from infra.kubernetes.grammar import Word
@@ -72,7 +73,7 @@ class MPIJobArgs(JobArgs):
             RefusalError: naming the field, the value and what to write.
         """
         super().__post_init__()
-        check_range("workers", self.workers, 1, 1000)
+        check_range("workers", self.workers, 1, LARGEST_ROLE)
         if self.slots_per_worker is not None:
             check_range("slots_per_worker", self.slots_per_worker, 1, 256)
         if not self.program:

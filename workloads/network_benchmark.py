@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pulumi
 
+from infra.admitted import LARGEST_ROLE
 from infra.descriptions import checked
 from infra.errors import RefusalError
 from infra.pod_network_modes import ExclusiveEni, HostNetwork, PodNetwork, SharedEni, TrunkEni
@@ -75,7 +76,7 @@ class NetworkBenchmarkArgs(JobArgs):
             RefusalError: naming the field, the value and what to write.
         """
         super().__post_init__()
-        check_range("workers", self.workers, 2, 1000)
+        check_range("workers", self.workers, 2, LARGEST_ROLE)
         if self.maximum_mebibytes is not None:
             check_range("maximum_mebibytes", self.maximum_mebibytes, 1, 65536)
         check_range("rounds", self.rounds, 1, 10_000)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pulumi
 
+from infra.admitted import CONTROL_PLANE_TAINTS
 from infra.descriptions import checked
 from infra.errors import RefusalError, choices
 from infra.kubernetes.grammar import LabelKey, LabelValue
@@ -51,6 +52,16 @@ class Toleration:
     """Default: whatever the taint's value."""
     effect: TaintEffect | None = None
     """Default: whatever the taint's effect."""
+
+    def __post_init__(self) -> None:
+        """Refuse what the API server refuses in the platform's namespace.
+
+        Raises:
+            RefusalError: it is a taint of the control plane.
+        """
+        if self.key in CONTROL_PLANE_TAINTS:
+            limit = "keeps workloads away from the control plane"
+            raise RefusalError("tolerations.key", self.key, limit, "name a taint of other nodes")
 
     def manifest(self) -> Manifest:
         """Return the toleration as Kubernetes writes it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infra.admitted import LARGEST_ROLE
 from infra.descriptions import checked
 from infra.errors import RefusalError
 from infra.kubernetes.grammar import Word
@@ -106,7 +107,7 @@ class PyTorchJobArgs(JobArgs):
     def __post_init__(self) -> None:
         """Refuse what could only fail later, in the pods."""
         super().__post_init__()
-        check_range("workers", self.workers, 1, 1000)
+        check_range("workers", self.workers, 1, LARGEST_ROLE)
         if self.processes_per_worker is not None:
             check_range("processes_per_worker", self.processes_per_worker, 1, 16)
         if not self.program:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from infra.admitted import LARGEST_ROLE
 from infra.descriptions import Input, checked
 from infra.errors import RefusalError
 from infra.kubernetes.grammar import Image
@@ -79,7 +80,7 @@ class TorchScriptServiceArgs:
         if self.version is not None:
             check_range("version", self.version, 1, MAXIMUM_VERSION)
         if self.replicas is not None:
-            check_range("replicas", self.replicas, 0, 1000)
+            check_range("replicas", self.replicas, 0, LARGEST_ROLE)
         check_range("grace_period_seconds", self.grace_period_seconds, 2 * DRAIN_SECONDS, 3600)
         _check_runtime(self)
         _check_model_or_models(self)

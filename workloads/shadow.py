@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from infra.admitted import LARGEST_ROLE
 from infra.descriptions import checked
 from infra.errors import RefusalError
 from infra.model_variants import ModelVariant
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from infra.manifests import Manifest
 
 SHADOW_SUFFIX = "-shadow"
-_MAXIMUM_PODS = 1000
 
 
 @checked("shadow")
@@ -54,7 +54,7 @@ class Shadow:
         if self.version is not None:
             check_range("shadow.version", self.version, 1, MAXIMUM_VERSION)
         check_range("shadow.percent", self.percent, 1, 100)
-        check_range("shadow.replicas", self.replicas, 1, _MAXIMUM_PODS)
+        check_range("shadow.replicas", self.replicas, 1, LARGEST_ROLE)
         if self.tolerance is not None and not 0 <= self.tolerance < float("inf"):
             raise RefusalError("shadow.tolerance", self.tolerance, "must be a finite number from 0", "write 0.01")
         if self.tolerance is None and not self.classes:

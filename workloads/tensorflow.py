@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from infra.admitted import LARGEST_ROLE
 from infra.descriptions import checked
 from infra.errors import RefusalError
 from infra.kubernetes.grammar import MAXIMUM_WORD_BYTES, Word, variable_bytes
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from workloads.roles import Restart
 
 CLUSTER_PORT = 2222
-_MAXIMUM_PODS = 1000
 
 
 @checked("parameter_servers")
@@ -48,8 +48,8 @@ class ParameterServers(PodArgs):
         """
         super().__post_init__()
         if self.replicas is not None:
-            check_range("parameter_servers.replicas", self.replicas, 1, _MAXIMUM_PODS)
-        check_range("parameter_servers.workers_per_server", self.workers_per_server, 1, _MAXIMUM_PODS)
+            check_range("parameter_servers.replicas", self.replicas, 1, LARGEST_ROLE)
+        check_range("parameter_servers.workers_per_server", self.workers_per_server, 1, LARGEST_ROLE)
         if self.resources.accelerator:
             limit = "a parameter server does no work that a GPU would speed up"
             fix = "omit gpus, and use a pool of CPU nodes"
@@ -86,7 +86,7 @@ class TensorFlowJobArgs(JobArgs):
             RefusalError: naming the field, the value and what to write.
         """
         super().__post_init__()
-        check_range("workers", self.workers, 1, _MAXIMUM_PODS)
+        check_range("workers", self.workers, 1, LARGEST_ROLE)
         if not self.program:
             fix = 'set the command to run, such as ("python3", "-m", "trainer.tf.parameter_server")'
             raise RefusalError("program", self.program, "is empty", fix)

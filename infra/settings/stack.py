@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
@@ -23,6 +23,8 @@ from infra.settings.prices import PriceSettings
 from infra.settings.scheduling import SchedulingSettings
 from infra.settings.storage import StorageSettings
 
+Admission = Literal["refuse", "warn", "off"]
+
 
 def _of_ones_own(namespace: str) -> str:
     """Refuse a namespace of somebody else's: it would be closed, and deleted by `destroy`."""
@@ -41,6 +43,10 @@ class Settings(Model):
     """Previous `namespace`, which may be deleted with everything in it. Without it, a rename is refused."""
     pod_security: PodSecurity = "restricted"
     """Pod Security level of that namespace; host network and Lingjun's RDMA need `privileged`."""
+    admission: Admission = "refuse"
+    """What the API server does with objects in that namespace that reach beyond it, such as Services with addresses of
+    nodes or jobs in others' queues: refuses them, warns and writes it into the audit log, or nothing. It needs
+    Kubernetes 1.30."""
     alicloud: AlicloudSettings | None = None
     """Environment to create on Alibaba Cloud. Default: none; the cluster already exists."""
     cluster: ClusterSettings = ClusterSettings()

@@ -19,7 +19,7 @@ from infra.namespaces import namespace_manifest
 from infra.offers import NO_OFFERS, PlatformOffers
 from infra.pools import pool_offers
 from infra.settings.stack import Settings
-from tests.fixtures.api_server import api_server
+from tests.fixtures.api_server import api_server, enforce
 from tests.fixtures.descriptions import KINDS, NEAR_MISSES, PRIORITY_CLASSES, QUEUES, Described, described
 from tests.fixtures.volcano_pods import helpers_of, pods_of, words_of
 from tests.manifests.placement_cases import ACK, platform_of
@@ -56,10 +56,11 @@ _REFUSED = 400
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiCalls]:
-    """An API server with the namespaces of the platforms."""
+    """An API server with the namespaces of the platforms, and their admission policies in force."""
     with api_server(tmp_path_factory.mktemp("api")) as api:
         for namespace, offers in OFFERS.items():
             api.request("POST", "api/v1/namespaces", namespace_manifest(namespace, offers.pod_security))
+            enforce(api, namespace, offers.queues, offers.priority_classes)
         yield api
 
 

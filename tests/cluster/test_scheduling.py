@@ -191,12 +191,10 @@ class TestEqualQueues:
         assert both[left] != taken
 
     def test_a_queue_that_is_not_there_is_named(self, platform: SchedulingPlatform) -> None:
-        platform.submit(platform.gpu_job("queueless", queue="vision"))
-        finding = wait_until(
-            lambda: reason if (reason := why_not(platform, "queueless")).cause == "no-queue" else None,
-            lambda: f"the queue to be named; {why_not(platform, 'queueless').sentence}",
-        )
-        assert "uses the queue 'vision', which does not exist; next: use one of a, b" in finding.sentence
+        status, answer = platform.api.ask("POST", PATHS["jobs"], platform.gpu_job("queueless", queue="vision"))
+        assert status == http.client.FORBIDDEN
+        assert "spec.queue = vision: " in answer["message"]
+        assert "Fix: use a or b" in answer["message"]
 
     def test_pods_that_the_api_server_refuses_are_reported_with_the_field(self, platform: SchedulingPlatform) -> None:
         job = platform.gpu_job("refused")

@@ -110,7 +110,7 @@ def _order(recording: Recording, later: Registration, earlier: Registration) -> 
 VOLCANO = ("volcano-scheduler/Deployment", "volcano-controllers/Deployment")
 CLAIMS = ("data", "output", "data-volume", "output-volume")
 WAITS = {
-    "digits-training/Job": ("queue-training", "digits-training-network", *CLAIMS),
+    "digits-training/Job": ("queue-training", "digits-training-network", "admission-binding", *CLAIMS),
     "digits/Deployment": CLAIMS,
     "queue-training": VOLCANO,
     VOLCANO[0]: ("scheduler-config", *(f"volcano-scheduler-{kind}" for kind in RIGHTS)),
@@ -275,3 +275,10 @@ def _template_labels(manifest, pod):
     templates = [manifest["spec"].get("template"), *(task["template"] for task in manifest["spec"].get("tasks", []))]
     [labels] = [template["metadata"]["labels"] for template in templates if template and template["spec"] == pod]
     return labels
+
+
+@each_row(("admission", "actions"), [("refuse", [["Deny"]]), ("warn", [["Warn", "Audit"]]), ("off", [])])
+def test_the_api_server_refuses_or_warns(record_stack, admission, actions):
+    stack = record_stack({"admission": admission, **UNWATCHED})
+    bindings = stack.of_kind("ValidatingAdmissionPolicyBinding")
+    assert [each.inputs["spec"]["validationActions"] for each in bindings] == actions

@@ -37,6 +37,16 @@ def volume(**spec: Any) -> Any:
     return manifest("core/v1", "PersistentVolume", spec=spec)
 
 
+def own_job(**spec: Any) -> Any:
+    given = {"queue": "research", "schedulerName": "volcano", **spec}
+    return manifest("batch.volcano.sh/v1alpha1", "Job", spec=given)
+
+
+def to_range(cidr: str, *without: str) -> Any:
+    egress = [{"to": [{"podSelector": {}}, {"ipBlock": {"cidr": cidr, "except": list(without)}}]}]
+    return manifest("networking.k8s.io/v1", "NetworkPolicy", spec={"egress": egress})
+
+
 RANDOM = "q8zX2kLm" + "90aaPw7T"
 JSON_WEB_TOKEN = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0In0" + ".dozjgNryP4J3jVmNHl0w5N"
 LINES_WITH_SECRETS = (
@@ -81,7 +91,46 @@ api_key = settings.api_key
 self.password = password
 secret = load(path)
 """
+MASTER = {"key": "node-role.kubernetes.io/master", "operator": "Exists"}
 CASES = {
+    "workloads-admitted": Case(
+        config={"namespaces": ["team"]},
+        keeps=[
+            deployment(priorityClassName="team.high", tolerations=[{"key": "gpu", "operator": "Exists"}]),
+            own_job(),
+            to_range("10.0.0.0/8"),
+            to_range("0.0.0.0/0", "169.254.0.0/16", "100.64.0.0/10"),
+            to_range("2001:db8::/32"),
+            manifest("core/v1", "Service", spec={"type": "ClusterIP"}),
+            manifest("core/v1", "Service", metadata={"namespace": "elsewhere"}, spec={"type": "NodePort"}),
+            manifest("core/v1", "Service", metadata={"namespace": UNKNOWN}, spec={}),
+        ],
+        breaks={
+            "spec.type = 'LoadBalancer': workloads have": manifest("core/v1", "Service", spec={"type": "LoadBalancer"}),
+            "spec.externalIPs[] = '192.0.2.1'": manifest("v1", "Service", spec={"externalIPs": ["192.0.2.1"]}),
+            "priorityClassName = 'system-node-critical'": deployment(priorityClassName="system-node-critical"),
+            "nodeName = 'node-0': gets past": deployment(nodeName="node-0"),
+            "tolerations[].key = None": deployment(tolerations=[{"operator": "Exists"}]),
+            "tolerations[].key = 'node-role.kubernetes.io/master'": deployment(tolerations=[MASTER]),
+            "volumes[].ephemeral = {}": deployment(volumes=[{"name": "cache", "ephemeral": {}}]),
+            "spec.queue = None": volcano_job(),
+            "spec.queue = 'root'": own_job(queue="root"),
+            "spec.schedulerName = 'default-scheduler'": own_job(schedulerName="default-scheduler"),
+            "spec.tasks[].replicas = 1001": own_job(tasks=[{"replicas": 1}, {"replicas": 1001}]),
+            "spec.tasks = ": own_job(tasks=[{}] * 17),
+            "spec.volumes[].volumeClaim = ": own_job(volumes=[{"mountPath": "/a", "volumeClaim": {"a": "b"}}]),
+            "spec.replicas = 1001": manifest("apps/v1", "Deployment", spec={"replicas": 1001}),
+            "spec.egress[].to = None": manifest("networking.k8s.io/v1", "NetworkPolicy", spec={"egress": [{}]}),
+            "spec.egress[].to[].ipBlock = {'cidr': '0.0.0.0/1'": to_range("0.0.0.0/1"),
+            "spec.egress[].to[].ipBlock = {'cidr': '169.254.169.254/32'": to_range("169.254.169.254/32"),
+            "target.kind = 'Queue'": manifest("bus.volcano.sh/v1alpha1", "Command", target={"kind": "Queue"}),
+        },
+        undecided=[
+            unknown_deployment(),
+            manifest("core/v1", "Service", spec={"type": UNKNOWN}),
+            manifest("core/v1", "Service", metadata={"namespace": UNKNOWN}, spec={"type": "NodePort"}),
+        ],
+    ),
     "no-privileged-containers": Case(
         keeps=[deployment(secured(allowPrivilegeEscalation=False)), manifest("v1", "ConfigMap", data={})],
         breaks={

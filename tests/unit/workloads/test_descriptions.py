@@ -151,6 +151,10 @@ def test_a_value_of_another_type_is_refused(make, words):
         (lambda: _pytorch(node_labels={"disk!": "x"}), ("node_labels = 'disk!'",)),
         (lambda: _pytorch(node_labels={"disk": "fast "}), ("node_labels['disk'] = 'fast '",)),
         (lambda: Toleration(key="spot!"), ("tolerations.key = 'spot!'",)),
+        (
+            lambda: Toleration(key="node-role.kubernetes.io/master"),
+            ("tolerations.key = 'node-role.kubernetes.io/master'", "name a taint of other nodes"),
+        ),
         (lambda: Toleration(key=""), ("tolerations.key = ''",)),
         (lambda: Toleration(key="spot", value="a b"), ("tolerations.value = 'a b'",)),
         (lambda: ClaimMount(claim="", path="/scratch"), ("volumes.claim = ''",)),

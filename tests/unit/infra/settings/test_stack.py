@@ -106,7 +106,7 @@ QUOTA, INDEX, HERE = "scheduling.quota.resources", "package_index.url", ["10.64.
 REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
     *((at(key, value), key, repr(value)[:40], words) for key, value, words in WRONG_VALUES),
     ({"namspace": "a"}, "namspace", "", "did you mean namespace"),
-    ({"fpga": 1}, "fpga", "", "use one of alicloud, clean_up, cluster, digits"),
+    ({"fpga": 1}, "fpga", "", "use one of admission, alicloud, clean_up, cluster, digits"),
     (webhooks({"secret": "s"}, {"secret": "s", "queue": "trainig"}), "", "'trainig'", "did you mean training?"),
     (
         webhooks({"secret": "s"}, {"secret": "t"}, {"secret": "s"}),
