@@ -170,7 +170,7 @@ def _platform(
         logs_url=monitoring.logs_url if monitoring else "",
         depends_on=(*nodes, *ready, *gpu_parts, *scheduling.ready, *admission, *limits.parts, *gateway),
     )
-    described = pulumi.ResourceOptions(provider=provider, depends_on=list(ready))
+    described = pulumi.ResourceOptions(provider=provider, depends_on=[*ready, *limits.parts])
     outputs = pulumi.Output.json_dumps(platform.outputs(), sort_keys=True)
     resource("platform-contract", contract_manifest(platform.namespace, outputs), described)
     resource("athanor-run", run_module_manifest(platform.namespace), described)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _DEFAULT_PERCENT = 200
 """Pods that wait count too: with no more than what the pools hold, a job of a high priority could not even wait while
 jobs that it would preempt use them all."""
+_OBJECTS = {"configmaps": "5000", "secrets": "5000", "services": "5000"}
+"""Far beyond the two of each job, of which a program in a loop could store any number, 1 MiB each, in the cluster's
+database. No kind that a definition adds: Kubernetes takes half a minute to count those, and refuses them until then."""
 _REQUESTED = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -54,12 +57,20 @@ def _quota_name(resource: str) -> str:
     return f"requests.{resource}" if extended or resource in _REQUESTED else resource
 
 
-def quota_manifest(namespace: str, limits: Mapping[str, str]) -> Manifest:
-    """Return the ResourceQuota of a namespace: it counts every pod that has not ended, a waiting one too."""
+def object_limits(settings: QuotaSettings) -> dict[str, str]:
+    """Return how many objects of a kind the namespace may hold, unless the settings say it; empty for any number."""
+    if not settings.enabled:
+        return {}
+    said = {name.removeprefix("count/") for name in settings.resources}
+    return {name: number for name, number in _OBJECTS.items() if name not in said}
+
+
+def quota_manifest(namespace: str, limits: Mapping[str, str], name: str = "workloads") -> Manifest:
+    """Return a ResourceQuota of a namespace: it counts every pod that has not ended, a waiting one too."""
     return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
-        "metadata": {"name": "workloads", "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {"hard": dict(limits)},
     }
 
@@ -98,18 +109,21 @@ class WorkloadLimitsArgs:
 
 
 class WorkloadLimits(pulumi.ComponentResource):
-    """The LimitRange of the workloads' namespace, and its ResourceQuota where there is one."""
+    """The LimitRange of the workloads' namespace, and its ResourceQuotas: of resources, where known, and of objects."""
 
     parts: tuple[pulumi.Resource, ...]
-    """Objects that must exist before the first pod."""
+    """Objects that must exist before the first pod, and before what the quotas count."""
 
     def __init__(self, name: str, args: WorkloadLimitsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:WorkloadLimits", name, None, opts)
         quota = quota_limits(args.settings.quota, args.pools, all_nodes_known=args.all_nodes_known)
+        objects = object_limits(args.settings.quota)
         children = pulumi.ResourceOptions(parent=self, depends_on=args.depends_on)
         manifests = {
             "container-defaults": limit_range_manifest(args.namespace, args.settings.container_defaults),
             **({"workload-quota": quota_manifest(args.namespace, quota)} if quota else {}),
+            # Apart: the quota of resources is there already in stacks of earlier releases.
+            **({"object-quota": quota_manifest(args.namespace, objects, "objects")} if objects else {}),
         }
         self.parts = tuple(resource(child, manifest, children) for child, manifest in manifests.items())
         self.register_outputs({"quota": quota})

@@ -84,12 +84,13 @@ class QuotaSettings(Model):
     """What all pods of the workloads' namespace may ask for together, those that wait included."""
 
     enabled: bool = True
-    """Whether to create a ResourceQuota."""
+    """Whether to create ResourceQuotas."""
     percent: Annotated[Count, Field(ge=1, le=10000)] | None = None
     """Percentage of the resources at the pools' maximum. Default: 200 under alicloud, so that as much again may wait;
     else none."""
     resources: Amounts = Field(default_factory=dict)
-    """Limits by resource name, such as {nvidia.com/gpu: "16", pods: "500"}; each replaces the limit from `percent`."""
+    """Limits by resource name, such as {nvidia.com/gpu: "16", pods: "500"}; each replaces the limit from `percent`,
+    or of 5000 ConfigMaps, Secrets and Services."""
 
     @field_validator("resources")
     @classmethod

@@ -99,7 +99,7 @@ def _alerts(limits: QueueThresholds) -> Sequence[Alert]:
             for_seconds=limits.quota_for_seconds,
             severity="ticket",
             summary="The quota of {{ $labels.resource }} in namespace {{ $labels.namespace }} is exhausted",
-            description="{{ $value | humanizePercentage }} of the quota is used: further pods are rejected.",
+            description="{{ $value | humanizePercentage }} of the quota is used: what exceeds it is rejected.",
         ),
         Alert(
             name="QueueAtLimit",

@@ -9,7 +9,7 @@ import pytest
 from infra.errors import RefusalError
 from infra.kubernetes.quantities import quantity_value
 from infra.pools import pool_offers
-from infra.quotas import limit_range_manifest, quota_limits, quota_manifest
+from infra.quotas import limit_range_manifest, object_limits, quota_limits, quota_manifest
 from infra.settings.scheduling import ContainerDefaults, QuotaSettings
 from infra.settings.stack import Settings
 from tests.fixtures.recorded_stack import UNWATCHED
@@ -78,6 +78,18 @@ def test_it_can_be_switched_off():
     assert quota_limits(off, simulated(), all_nodes_known=True) == {}
 
 
+@each_row(
+    ("settings", "limited"),
+    [
+        ({}, {"configmaps", "secrets", "services"}),
+        ({"resources": {"configmaps": "9", "count/secrets": "9"}}, {"services"}),
+        ({"enabled": False}, set()),
+    ],
+)
+def test_objects_are_limited_unless_the_settings_say_their_number(settings, limited):
+    assert object_limits(QuotaSettings(**settings)).keys() == limited
+
+
 def test_the_quota_has_no_scope():
     """Volcano's plugin does not know scopes: it would hold every job against every quota."""
     manifest = quota_manifest("team", {"pods": "5"})
@@ -111,7 +123,7 @@ WITH_QUOTA = {"scheduling": {"quota": {"resources": {"cpu": "64", "memory": "64G
 def test_the_projects_own_pods_ask_for_all_that_a_quota_counts(record_stack):
     """A pod that names no request of a counted resource is refused, unless the LimitRange fills it in."""
     recording = record_stack(WITH_QUOTA)
-    [quota] = recording.of_kind("ResourceQuota")
+    quota = recording.one("workload-quota")
     counted = {name.removeprefix("requests.") for name in quota.inputs["spec"]["hard"]}
     pods = [
         pod
@@ -128,7 +140,17 @@ def test_the_projects_own_pods_ask_for_all_that_a_quota_counts(record_stack):
 def test_pods_come_after_quota_and_limit_range(record_stack):
     recording = record_stack(WITH_QUOTA)
     job = recording.one("digits-training", "Job")
-    for kind in ("ResourceQuota", "LimitRange"):
-        [resource] = recording.of_kind(kind)
+    for name in ("workload-quota", "object-quota", "container-defaults"):
+        resource = recording.one(name)
         assert resource.urn in recording.ancestors(job)
         assert recording.one("workload-namespace").urn in recording.ancestors(resource)
+
+
+def test_what_a_quota_counts_comes_after_it(record_stack):
+    """Kubernetes refuses it until it has counted what is there."""
+    recording = record_stack(WITH_QUOTA)
+    quota = recording.one("object-quota")
+    for resource in recording.objects():
+        counted = f"{resource.kind.lower()}s" in quota.inputs["spec"]["hard"]
+        if counted and resource.inputs["metadata"].get("namespace") == "athanor":
+            assert quota.urn in recording.ancestors(resource), resource.urn
