@@ -30,6 +30,7 @@ from infra.scheduling import GangScheduling, GangSchedulingArgs
 from infra.shared_storage import SharedStorage, SharedStorageArgs
 from infra.simulated_nodes import SimulatedGpuNodes, SimulatedGpuNodesArgs
 from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, choose_backing
+from infra.volcano.permissions import secret_permission_manifests
 from infra.workload_namespace import WorkloadNamespace, WorkloadNamespaceArgs
 
 if TYPE_CHECKING:
@@ -150,6 +151,11 @@ def _platform(
     )
     scheduling = GangScheduling("scheduling", args, in_cluster)
     admission = _admission(settings, offers, in_cluster)
+    in_namespace = pulumi.ResourceOptions(provider=provider, depends_on=list(ready))
+    secrets = [
+        resource(f"volcano-secrets-{manifest['kind'].lower()}", manifest, in_namespace)
+        for manifest in secret_permission_manifests(settings.namespace)
+    ]
     limits = WorkloadLimits("workload-limits", _limits_args(settings, offers, ready), in_cluster)
     if settings.clean_up.enabled:
         JobCleanUp("job-cleanup", _clean_up_args(settings, (*nodes, *ready, *scheduling.ready)), in_cluster)
@@ -168,7 +174,7 @@ def _platform(
         prometheus_url=monitoring.prometheus_url if monitoring else "",
         grafana_url=monitoring.grafana_url if monitoring else "",
         logs_url=monitoring.logs_url if monitoring else "",
-        depends_on=(*nodes, *ready, *gpu_parts, *scheduling.ready, *admission, *limits.parts, *gateway),
+        depends_on=(*nodes, *ready, *gpu_parts, *scheduling.ready, *admission, *secrets, *limits.parts, *gateway),
     )
     described = pulumi.ResourceOptions(provider=provider, depends_on=[*ready, *limits.parts])
     outputs = pulumi.Output.json_dumps(platform.outputs(), sort_keys=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.kubernetes.access import READ, role_manifests, rule
-from infra.volcano import NAMESPACE
+from infra.volcano import CONTROLLERS, NAMESPACE
 
 if TYPE_CHECKING:
     from infra.manifests import Manifest
@@ -48,7 +48,7 @@ CONTROLLER_RULES: list[Manifest] = [
     _rule("core", "events", "create list watch update patch"),
     _rule("core", "persistentvolumeclaims", f"{_READ} create"),
     _rule("core", "services", f"{_READ} create delete"),
-    _rule("core", "configmaps secrets", f"{_READ} create update delete"),
+    _rule("core", "configmaps", f"{_READ} create update delete"),
     _rule("core", "nodes", _READ),
     _rule("core", "namespaces", _READ),
     _rule("apps", "daemonsets replicasets statefulsets", _READ),
@@ -72,3 +72,13 @@ def permission_manifests(account: str, rules: list[Manifest]) -> list[Manifest]:
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": NAMESPACE}},
         *role_manifests({"name": account}, rules, (account, NAMESPACE)).values(),
     ]
+
+
+def secret_permission_manifests(workloads: str) -> list[Manifest]:
+    """Return the Role in a workloads' namespace for the keys of MPI jobs (plugin `ssh`), and what binds Volcano to it.
+
+    Its controllers ask for each Secret by its name, and have no right on those of other namespaces.
+    """
+    metadata = {"name": f"{CONTROLLERS}-secrets", "namespace": workloads}
+    rules = [_rule("core", "secrets", "get create update delete")]
+    return list(role_manifests(metadata, rules, (CONTROLLERS, NAMESPACE)).values())

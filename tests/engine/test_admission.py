@@ -17,7 +17,7 @@ from infra.closed_addresses import ANYWHERE
 from infra.volcano import CONTROLLERS
 from infra.volcano import NAMESPACE as VOLCANO
 from infra.volcano.crds import chart_folder, crd_manifests
-from infra.volcano.permissions import CONTROLLER_RULES, permission_manifests
+from infra.volcano.permissions import CONTROLLER_RULES, permission_manifests, secret_permission_manifests
 from tests.fixtures.api_server import answers, empty_api_server, enforce
 from tests.tables import each_row
 from tests.waiting import wait_until
@@ -70,7 +70,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             api.request("POST", path_of(manifest, None), manifest)
         access = (REPOSITORY / "examples" / "team" / "access.yaml").read_text(encoding="utf-8")
         own = access.replace("kind: ServiceAccount\n    name: team", f"kind: User\n    name: {TEAM}")
-        for manifest in yaml.safe_load_all(own):
+        for manifest in (*yaml.safe_load_all(own), *secret_permission_manifests(NAMESPACE)):
             api.request("POST", path_of(manifest), manifest)
         for each in (definition["spec"] for definition in definitions):
             served = f"apis/{each['group']}/{each['versions'][0]['name']}/{each['names']['plural']}"
@@ -225,6 +225,12 @@ def test_volcano_deletes_and_changes_only_what_it_made_for_a_job(server, user, o
         assert (status == 200) is allowed, answer
         assert allowed or "metadata.name = train-svc: Volcano changes and deletes" in answer["message"]
     administrator.request("DELETE", named)
+
+
+def test_volcano_has_rights_on_secrets_in_the_workloads_namespace_alone(server):
+    paths = [f"api/v1/namespaces/{namespace}/secrets" for namespace in (NAMESPACE, "kube-system")]
+    asked = [server.by[VOLCANO_ACCOUNT].ask("GET", path) for path in (f"{paths[0]}/train-ssh", *paths)]
+    assert [status for status, _ in asked] == [404, 403, 403]
 
 
 def test_a_team_neither_changes_nor_deletes_what_describes_the_platform(server):

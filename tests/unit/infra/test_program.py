@@ -110,7 +110,13 @@ def _order(recording: Recording, later: Registration, earlier: Registration) -> 
 VOLCANO = ("volcano-scheduler/Deployment", "volcano-controllers/Deployment")
 CLAIMS = ("data", "output", "data-volume", "output-volume")
 WAITS = {
-    "digits-training/Job": ("queue-training", "digits-training-network", "admission-binding", *CLAIMS),
+    "digits-training/Job": (
+        "queue-training",
+        "digits-training-network",
+        "admission-binding",
+        "volcano-secrets-rolebinding",
+        *CLAIMS,
+    ),
     "digits/Deployment": CLAIMS,
     "queue-training": VOLCANO,
     VOLCANO[0]: ("scheduler-config", *(f"volcano-scheduler-{kind}" for kind in RIGHTS)),

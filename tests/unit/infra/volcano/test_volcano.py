@@ -14,7 +14,12 @@ from infra.volcano import CONTROLLERS, NAMESPACE, SCHEDULER
 from infra.volcano.configuration import SCHEDULER_CONFIG, scheduler_config_manifest, scheduler_config_text
 from infra.volcano.crds import CRDS, crd_manifests
 from infra.volcano.deployments import controllers_manifest, scheduler_manifest
-from infra.volcano.permissions import CONTROLLER_RULES, SCHEDULER_RULES, permission_manifests
+from infra.volcano.permissions import (
+    CONTROLLER_RULES,
+    SCHEDULER_RULES,
+    permission_manifests,
+    secret_permission_manifests,
+)
 from tests.fixtures.recorded_stack import write_volcano_chart
 from tests.pod_security import pod_specs, violations
 from tests.tables import each_row
@@ -179,6 +184,16 @@ def test_permissions_belong_to_the_account_that_the_pods_use(account):
     assert binding["subjects"] == [{"kind": "ServiceAccount", **service_account["metadata"]}]
 
 
+def test_secrets_are_the_controllers_in_the_workloads_namespace_alone():
+    role, binding = secret_permission_manifests("team")
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "team"
+    assert [set(rule["resources"]) for rule in role["rules"]] == [{"secrets"}]
+    assert not {verb for rule in role["rules"] for verb in rule["verbs"]} & {"list", "watch"}
+    [pod] = pod_specs(CONTROLLING)
+    [subject] = binding["subjects"]
+    assert (subject["name"], subject["namespace"]) == (pod["serviceAccountName"], NAMESPACE)
+
+
 @each_row("account", RULES)
 def test_no_permission_is_open_ended(account):
     for rule in RULES[account]:
@@ -187,7 +202,7 @@ def test_no_permission_is_open_ended(account):
         assert "rbac.authorization.k8s.io" not in words
         assert "nodes/proxy" not in words
         assert "pods/exec" not in words
-        assert account != SCHEDULER or "secrets" not in words
+        assert "secrets" not in words
 
 
 @each_row(
