@@ -205,3 +205,9 @@ def test_nobody_but_the_collector_puts_lines_into_the_store_through_it(pipeline:
         assert pipeline.status(name, "/internal/insert") == 400
     assert pipeline.status(COLLECTOR, "/insert/jsonline") == 400
     assert pipeline.status(STORE, "/delete/run_task") >= 400
+
+
+@pytest.mark.parametrize("path", ["partition/list", "partition/detach?name=20260101", "force_merge", "force_flush"])
+def test_nobody_takes_days_out_of_the_store(pipeline: LogPipeline, path: str) -> None:
+    for key in ("", "no-such-file"):
+        assert pipeline.status(STORE, f"/internal/{path}{'&' if '?' in path else '?'}authKey={key}") == 401

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 URL = f"http://{VICTORIA_LOGS}.{NAMESPACE}.svc:{VICTORIA_LOGS_PORT}"
 """The store's address inside the cluster."""
 _FOLDER = "/var/lib/victoria-logs"
+_NO_FILE = "file:///no-such-file"
 _USER = 65532
 _GIB = 1024**3
 _USED_SHARE = 0.8
@@ -53,6 +54,9 @@ def store_arguments(settings: LogSettings) -> list[str]:
         # What the parts of a store of many pods say to each other: they would take lines for any tenant.
         "-internalinsert.disable",
         "-internalselect.disable",
+        # What takes days away, merges or writes. The key is random where its file is not there (VictoriaMetrics,
+        # lib/flagutil, "Password"), so that nobody who reads logs through a forwarded port has it.
+        *(f"-{name}AuthKey={_NO_FILE}" for name in ("partitionManage", "forceMerge", "forceFlush", "logNewStreams")),
         "-loggerFormat=json",
     ]
 
