@@ -21,9 +21,8 @@ from benchmarks.resnet import resnet18
 from benchmarks.rounds import interleaved_seconds
 from tools.tables import table
 from trainer.model_repository import model_file, torchscript
+from trainer.pytorch.compression.builder import fine_tune, quantize_static
 from trainer.pytorch.compression.config import CompressionConfig
-from trainer.pytorch.compression.pruning import fine_tune
-from trainer.pytorch.compression.quantization import quantize_static
 from trainer.pytorch.compression.samples import Samples
 from trainer.pytorch.measurement import share_correct
 from trainer.training import digits

@@ -16,7 +16,7 @@ from infra.platform import ResolvedPlatform
 from infra.pools import SIMULATED_TAINT, pool_offers
 from infra.settings.parse import parse_settings
 from tools.tables import table
-from workloads.job_name import named_job_manifest
+from workloads.job import named_job_manifest
 from workloads.network_policy import PolicyIdentity, job_network_policy_manifest
 from workloads.pytorch import PyTorchJobArgs, pytorch_shape
 from workloads.resolved import ResolvedJob

@@ -15,11 +15,11 @@ from unittest.mock import patch
 
 import yaml
 
+from infra.build import simulated_node_manifest
 from infra.images import VOLCANO_CONTROLLERS_IMAGE, VOLCANO_SCHEDULER_IMAGE
 from infra.namespaces import namespace_manifest
 from infra.queues import QueueLimits, queue_manifest
 from infra.settings.scheduling import QueueSettings
-from infra.simulated_nodes import simulated_node_manifest
 from infra.volcano import CONTROLLERS, SCHEDULER
 from infra.volcano import NAMESPACE as VOLCANO_NAMESPACE
 from infra.volcano.configuration import scheduler_config_manifest, scheduler_config_text

@@ -4,44 +4,227 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import asdict, dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pulumi
-from pulumi.runtime import stack
+from pulumi.runtime import register_stack_transformation, stack
 
 from infra.admission import WorkloadAdmission, WorkloadAdmissionArgs
 from infra.cluster import ExistingCluster
 from infra.cluster_access import existing_cluster_args
 from infra.contract_object import contract_manifest
+from infra.errors import RefusalError
 from infra.gateway.stack import declare_gateway
 from infra.gpu.gpu_nodes import GpuNodes, GpuNodesArgs
-from infra.image_policy import enforce_image_policy
-from infra.images import platform_serving_image, platform_tensorflow_image, platform_trainer_image
+from infra.gpu.sharing import advertised
+from infra.images import mirror, platform_serving_image, platform_tensorflow_image, platform_trainer_image
+from infra.instance_types import instance_type
 from infra.job_cleanup import JobCleanUp, JobCleanUpArgs
-from infra.manifests import resource
+from infra.kubernetes.quantities import gib_quantity
+from infra.manifests import Manifest, resource
 from infra.monitoring.stack import declare_monitoring
-from infra.placeholders import warn_of_placeholders
+from infra.node_labels import POOL_LABEL, SIMULATED_LABEL, ZONE_LABEL
+from infra.offers import GPU_TAINT
 from infra.platform import Platform
-from infra.pools import platform_offers
+from infra.pools import SIMULATED_TAINT, platform_offers, simulated_pool_name, simulated_zones
 from infra.quotas import WorkloadLimits, WorkloadLimitsArgs
+from infra.registry import CONTAINERS
 from infra.run_module import run_module_manifest
 from infra.scheduling import GangScheduling, GangSchedulingArgs
 from infra.shared_storage import SharedStorage, SharedStorageArgs
-from infra.simulated_nodes import SimulatedGpuNodes, SimulatedGpuNodesArgs
 from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, choose_backing
 from infra.volcano.permissions import secret_permission_manifests
 from infra.workload_namespace import WorkloadNamespace, WorkloadNamespaceArgs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pulumi_kubernetes as kubernetes
 
     from infra.offers import PlatformOffers
     from infra.settings.alicloud import AlicloudSettings
+    from infra.settings.cluster import SimulatedNodes
+    from infra.settings.gpu import Sharing
+    from infra.settings.images import ImageSettings
     from infra.settings.stack import Settings
     from infra.storage import Backing
+
+# They render their pods in the engine or in Helm, where no image could be seen, let alone rewritten. (`helm.v3.Chart`
+# and `yaml.ConfigFile` render in this program.)
+_OPAQUE = ("kubernetes:helm.sh/v3:Release", "kubernetes:helm.sh/v4:", "kubernetes:yaml/v2:", "kubernetes:kustomize/v2:")
+_DEFINITION = "CustomResourceDefinition"
+_Object = dict[str, Any]
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+def enforce_image_policy(settings: ImageSettings) -> None:
+    """Rewrite the images and add the pull secrets of every Kubernetes object that is declared from now on.
+
+    A transformation of the whole stack, so that no builder has to think of it and none can forget it. To be called
+    once, before anything is declared.
+    """
+    place = mirror(settings)
+    if place is None and not settings.pull_secrets:
+        return
+
+    def transformed(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+        if not args.type_.startswith("kubernetes:") or args.type_.endswith(_DEFINITION):
+            return None
+        if args.type_.startswith(_OPAQUE):
+            raise RefusalError(
+                args.name,
+                args.type_,
+                "renders its pods where images.registry and images.pull_secrets have no effect",
+                "declare the chart's objects as manifests, through infra.manifests.resource",
+            )
+        rewrite = place.rewrite if place else str
+        props = {key: with_image_policy(value, rewrite, settings.pull_secrets) for key, value in args.props.items()}
+        return pulumi.ResourceTransformationResult(props, args.opts)
+
+    register_stack_transformation(transformed)
+
+
+def with_image_policy(node: object, rewrite: Callable[[str], str], pull_secrets: Sequence[str] = ()) -> object:
+    """Return a manifest with every image rewritten and pull secrets added to every pod; Outputs may be anywhere in it.
+
+    Raises:
+        RefusalError: a part is an object of the SDK's classes instead of a plain dict, which cannot be looked into.
+    """
+    if isinstance(node, pulumi.Output):
+        output = cast("pulumi.Output[object]", node)
+        return output.apply(lambda known: with_image_policy(known, rewrite, pull_secrets))
+    if isinstance(node, list | tuple):
+        return [with_image_policy(item, rewrite, pull_secrets) for item in cast("list[object]", node)]
+    if isinstance(node, dict):
+        fields = cast("_Object", node)
+        walked = {key: with_image_policy(value, rewrite, pull_secrets) for key, value in fields.items()}
+        is_pod = isinstance(fields.get("containers"), list | pulumi.Output)
+        return _pod(walked, rewrite, pull_secrets) if is_pod else walked
+    if node is None or isinstance(node, str | int | float | bool):
+        return node
+    raise RefusalError(
+        "manifest", type(node).__name__, "hides its images from the registry setting", "write it as a plain dict"
+    )
+
+
+def _pod(pod: _Object, rewrite: Callable[[str], str], pull_secrets: Sequence[str]) -> _Object:
+    changed = dict(pod)
+    for key in CONTAINERS:
+        if key in pod:
+            changed[key] = _lifted(pod[key], lambda items: [_with_image(item, "image", rewrite) for item in items])
+    if "volumes" in pod:
+        changed["volumes"] = _lifted(pod["volumes"], lambda items: [_volume(item, rewrite) for item in items])
+    if pull_secrets:
+        references = [{"name": name} for name in pull_secrets]
+        own: list[_Object] = pod.get("imagePullSecrets") or []
+        changed["imagePullSecrets"] = _lifted(
+            own, lambda items: items + [new for new in references if new not in items]
+        )
+    return changed
+
+
+def _volume(volume: _Object, rewrite: Callable[[str], str]) -> _Object:
+    return {**volume, "image": _with_image(volume["image"], "reference", rewrite)} if "image" in volume else volume
+
+
+def _with_image(holder: _Object, key: str, rewrite: Callable[[str], str]) -> _Object:
+    return {**holder, key: _lifted(holder[key], rewrite)} if key in holder else holder
+
+
+def _lifted(value: _T | pulumi.Output[_T], change: Callable[[_T], _R]) -> _R | pulumi.Output[_R]:
+    return cast("pulumi.Output[_T]", value).apply(change) if isinstance(value, pulumi.Output) else change(value)
+
+
+KWOK_ANNOTATION = "kwok.x-k8s.io/node"
+_PODS_PER_NODE = 110
+
+
+def simulated_node_manifest(name: str, type_name: str, zone: str, sharing: Sharing | None = None) -> Manifest:
+    """Return a Node with the capacity of an instance type, tainted so that no real pod lands on it by accident."""
+    facts = instance_type(type_name)
+    gpu_labels: dict[str, str] = {}
+    taints = [SIMULATED_TAINT]
+    capacity = {
+        "cpu": str(facts.vcpus),
+        "memory": gib_quantity(facts.memory_gib),
+        "pods": str(min(_PODS_PER_NODE, facts.shared_eni_pods)),
+        **advertised(sharing, facts),
+    }
+    if facts.gpus:
+        taints.append(GPU_TAINT)
+        gpu_labels = {
+            "nvidia.com/gpu.present": "true",
+            "nvidia.com/gpu.count": str(facts.gpus),
+            "nvidia.com/gpu.memory": str(facts.gpu_memory_gib * 1024),
+        }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {KWOK_ANNOTATION: "fake", "pulumi.com/skipAwait": "true"},
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                "node.kubernetes.io/instance-type": facts.name,
+                **gpu_labels,
+                SIMULATED_LABEL: "true",
+                POOL_LABEL: simulated_pool_name(facts.name),
+                ZONE_LABEL: zone,
+            },
+        },
+        "spec": {"taints": [asdict(taint) for taint in taints]},
+        "status": {"capacity": capacity, "allocatable": capacity},
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedGpuNodesArgs:
+    """Arguments of SimulatedGpuNodes."""
+
+    groups: Sequence[SimulatedNodes]
+    sharing: Sharing | None = None
+    """Sharing that a device plugin would announce there; nobody runs on a simulated node to do it."""
+
+
+class SimulatedGpuNodes(pulumi.ComponentResource):
+    """The simulated nodes of a stack."""
+
+    def __init__(self, name: str, args: SimulatedGpuNodesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("athanor:infra:SimulatedGpuNodes", name, None, opts)
+        for group in args.groups:
+            zones = simulated_zones(group.count)
+            for index in range(group.count):
+                node = f"sim-{simulated_pool_name(group.instance_type)}-{index}"
+                manifest = simulated_node_manifest(node, group.instance_type, zones[index % len(zones)], args.sharing)
+                resource(node, manifest, pulumi.ResourceOptions(parent=self))
+        self.register_outputs({})
+
+
+PLACEHOLDERS = frozenset(
+    {
+        "athanor-registry-vpc.cn-beijing.cr.aliyuncs.com/mirror",
+        "athanor-registry-vpc.cn-hangzhou.cr.aliyuncs.com/mirror",
+        "cri-athanor0dev00000",
+        "cri-athanor0prod0000",
+    }
+)
+"""Registries and registry instances in Pulumi.<stack>.yaml as committed."""
+
+
+def warn_of_placeholders(images: ImageSettings) -> None:
+    """Say in the preview which settings still have the values that this repository came with."""
+    values = {"images.registry": images.registry, "images.acr_instance_id": images.acr_instance_id}
+    kept = [f"athanor:{name} = {value}" for name, value in values.items() if value in PLACEHOLDERS]
+    if kept:
+        pulumi.log.warn(
+            f"Placeholders remain in Pulumi.{pulumi.get_stack()}.yaml: {', '.join(kept)}. No image could be pulled."
+            " Fix: replace them with your own registry and instance"
+        )
 
 
 _sdk: Any = stack

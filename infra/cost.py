@@ -1,7 +1,7 @@
 """The hourly cost of an environment, as far as its prices are known, computed from its settings alone.
 
 Nodes: infra/instance_types.py, which names the source and the day. What else has a row has the source there. A stack's
-settings may have prices of their own (infra/settings/prices.py).
+settings may have prices of their own (infra/settings/stack.py).
 """
 
 from __future__ import annotations

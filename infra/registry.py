@@ -1,6 +1,6 @@
 """Image references and the registry they are pulled from: parsing, rewriting, finding every image of a manifest.
 
-Pure: `infra/image_policy.py` rewrites them in all that the program deploys.
+Pure: `infra/build.py` rewrites them in all that the program deploys.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -21,7 +22,6 @@ from workloads.checks import check_name
 from workloads.cuda_fit import check_cuda
 from workloads.egress import Egress, check_egress
 from workloads.git_source import SOURCE_ROLE, GitSource
-from workloads.job_name import named_job_manifest
 from workloads.job_secrets import own_secret_manifest
 from workloads.local_folder import LocalFolder, config_map_manifests
 from workloads.network_policy import (
@@ -39,6 +39,7 @@ from workloads.volcano_job import (
     KIND_LABEL,
     JobShape,
     job_labels,
+    job_manifest,
     with_source,
 )
 
@@ -46,9 +47,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from infra.cuda import ImageCuda
+    from infra.manifests import Manifest
     from infra.offers import PlatformOffers
     from infra.platform import Platform
     from workloads.job_args import JobArgs
+    from workloads.volcano_job import JobShape
+
+
+def named_job_manifest(
+    name: str, args: JobArgs, shape: Callable[[str, ResolvedJob], JobShape], resolved: ResolvedJob
+) -> Manifest:
+    """Return the Volcano Job under `name` and the hash of its content.
+
+    A changed job is a new object, never a patched one: Volcano would not carry most changes to pods that run.
+    """
+    content = job_manifest(name, name, args, shape(name, resolved), resolved)
+    object_name = f"{name}-{content_digest(content, args.rerun)}"
+    return job_manifest(name, object_name, args, shape(object_name, resolved), resolved)
+
+
+def content_digest(manifest: Manifest, rerun: int) -> str:
+    """Return 8 hex digits of the SHA-256 of what a job does: its spec, and which repetition of it this is."""
+    content = [manifest["spec"], *([rerun] if rerun else [])]
+    text = json.dumps(content if rerun else manifest["spec"], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 _MAXIMUM_BYTES = 1_000_000

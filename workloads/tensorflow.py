@@ -1,7 +1,12 @@
-"""TensorFlow training: parameter servers and workers with a coordinating chief, or mirrored workers."""
+"""TensorFlow training: parameter servers and workers with a coordinating chief, or mirrored workers.
+
+Format: TensorFlow, tf.distribute.cluster_resolver.TFConfigClusterResolver; Volcano's tensorflow plugin writes it into
+the pods, from the names of the roles and its port.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,14 +23,47 @@ from workloads.job_args import JobArgs
 from workloads.launchers import check_tensorflow_program
 from workloads.resources import Resources
 from workloads.roles import PodArgs, Role, Step, helper_pod, prepare_steps
-from workloads.tf_config import TF_CONFIG, cluster_spec, tf_config
-from workloads.volcano_job import JobShape, metrics_ports
+from workloads.volcano_job import JobShape, host, metrics_ports
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pulumi
 
     from infra.platform import Platform
     from workloads.roles import Restart
+
+TF_CONFIG = "TF_CONFIG"
+"""Name of the variable."""
+CLUSTER_ROLES = ("ps", "worker", "chief", "evaluator")
+"""Roles that TensorFlow knows, in the order that the plugin writes them."""
+
+
+def cluster_spec(job_name: str, replicas: Mapping[str, int], port: int) -> dict[str, list[str]]:
+    """Return the address of every process by role.
+
+    Args:
+        job_name: Name of the job's object.
+        replicas: Number of pods by role.
+        port: Port that every process listens on.
+    """
+    return {
+        role: [f"{host(job_name, role, index)}:{port}" for index in range(replicas[role])]
+        for role in CLUSTER_ROLES
+        if replicas.get(role)
+    }
+
+
+def tf_config(cluster: Mapping[str, list[str]], role: str, index: int) -> str:
+    """Return TF_CONFIG of the pod `index` of a role, as it is in the environment: JSON without spaces.
+
+    Raises:
+        ValueError: the cluster has no such pod; TensorFlow would wait for itself forever.
+    """
+    if index not in range(len(cluster.get(role, ()))):
+        raise ValueError(f"{role} {index}: is not a process of the cluster, which has {dict(cluster)}")
+    return json.dumps({"cluster": cluster, "task": {"type": role, "index": index}}, separators=(",", ":"))
+
 
 CLUSTER_PORT = 2222
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SETTINGS_KEY = "athanor:prices"
-"""The key of a stack's configuration that holds its prices (infra/settings/prices.py)."""
+"""The key of a stack's configuration that holds its prices (infra/settings/stack.py)."""
 
 
 def read_prices(file: Path) -> Prices:

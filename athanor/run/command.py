@@ -6,30 +6,31 @@ import json
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
 from athanor.inspection.objects import JOBS
+from athanor.inspection.queues import place_of_new
 from athanor.inspection.reader import read_line
 from athanor.run.description import describe
-from athanor.run.estimate import estimate
 from athanor.run.fit import check_fits
 from athanor.run.needs import check_needs
 from athanor.run.options import refused_in_options
 from athanor.run.program_text import program_in_cluster, program_in_stack
 from athanor.run.recorded import recorded
-from athanor.run.replaced import Replaced
 from athanor.run.run_file import as_yaml
 from athanor.runs.cluster import Cluster
-from athanor.runs.elsewhere import host
+from athanor.runs.elsewhere import check_is_here, host
 from athanor.runs.ending import exit_status
 from athanor.runs.engine_error import EngineError
 from athanor.runs.follow import follow_to_the_end
 from athanor.runs.history import Seen
+from athanor.runs.job import GOING_ON, phase_of
 from athanor.runs.login_name import login_name
 from athanor.runs.meanwhile import meanwhile
+from athanor.runs.prices import amount, gpu_prices
 from athanor.runs.stack import (
     Declaration,
     apply,
@@ -43,18 +44,146 @@ from athanor.runs.stack import (
 )
 from athanor.runs.state_files import PROJECT
 from infra.errors import RefusalError
+from infra.instance_types import PRICES_AS_OF
 from infra.outputs import PlatformOutputs
 from infra.platform import Platform
 from infra.workload_labels import JOB_LABEL, OWNER_LABEL
+from workloads.accelerators import WholeGpus
+from workloads.git_source import GitSource
 from workloads.owner import owner_label
+from workloads.volcano_job import priority_class
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from athanor.inspection.objects import Object, Snapshot
     from athanor.run.description import Description
     from athanor.runs.run_stack import RunStack
+    from infra.offers import PlatformOffers
+    from workloads.local_folder import LocalFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replaced:
+    """The existing run whose name a new run takes; empty if there is none."""
+
+    namespace: str = ""
+    job_name: str = ""
+    """Empty also where the start of the run before was cut off."""
+    repetition: int = 0
+    """Number of the run with the same content: without another number, its job would have the same name."""
+    phase: str | None = None
+    """Phase of its job; None if the cluster has none."""
+
+    @classmethod
+    def of(cls, name: str, recorded: Mapping[str, str], cluster: Cluster) -> Self:
+        """Look at the job of a run.
+
+        Args:
+            name: The run's name.
+            recorded: The outputs of its stack.
+            cluster: Where the next one is to start.
+
+        Raises:
+            RefusalError: the run is of another cluster, or this one does not answer, or not to this user.
+        """
+        if "job_name" not in recorded:
+            return cls()
+        namespace, job_name = recorded["namespace"], recorded["job_name"]
+        where = cluster.within(namespace)
+        check_is_here(where, name, recorded)
+        job = where.find(JOBS, job_name)
+        return cls(
+            namespace=namespace,
+            job_name=job_name,
+            repetition=int(recorded.get("repetition", 0)),
+            phase=phase_of(job) if job else None,
+        )
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether there was a job that no longer exists in the cluster, which the engine does not know."""
+        return bool(self.job_name) and self.phase is None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether its job runs or waits to run."""
+        return self.phase in GOING_ON
+
+    def next_repetition(self, *, keep_folder: bool) -> int:
+        """Return the number that a job of the same content gets: another one if it has to begin from the beginning.
+
+        Args:
+            keep_folder: Give a job that is gone its former name, and with it the folder of its files.
+        """
+        if not self.job_name or self.goes_on or (self.is_gone and keep_folder):
+            return self.repetition
+        return self.repetition + 1
+
+    def is_still(self, outputs: Mapping[str, str]) -> bool:
+        """Return whether an update, whose outputs these are, left the running job alone."""
+        now = (outputs["namespace"], outputs["job_name"])
+        return self.goes_on and now == (self.namespace, self.job_name)
+
+
+def estimate(described: Description, platform: PlatformOutputs, line: Snapshot | None) -> list[str]:
+    """Return the lines that are shown before a run starts.
+
+    Args:
+        described: The run.
+        platform: Where it runs.
+        line: Who waits, with their priorities; None if that may not be read.
+
+    Raises:
+        RefusalError: the platform has no such PriorityClass.
+    """
+    args, pods = described.args, described.workers
+    resources = args.resources
+    asked = resources.accelerator
+    gpus = asked.count if isinstance(asked, WholeGpus) else 0
+    each = f"{resources.cpu} CPU, {resources.memory_size} memory" + (
+        f", {gpus} {'GPU' if gpus == 1 else 'GPUs'}" if gpus else ""
+    )
+    lines = [
+        f"{described.kind} {described.name}: {pods} {'pod' if pods == 1 else 'pods'} of {each}",
+        f"queue: {_queue(described, platform, line)}; pool: {args.pool or 'any that fits'}",
+    ]
+    if gpus:
+        lines.append(f"GPUs: {pods * gpus} in all, {_price(pods * gpus, args.pool, platform.platform_offers)}")
+    return [*lines, _code(described.args.source), *described.notes]
+
+
+def _queue(described: Description, platform: PlatformOutputs, line: Snapshot | None) -> str:
+    """Return the queue and the place that the run would have in it."""
+    args, queue = described.args, str(described.args.queue or platform.queue)
+    if line is None:
+        return queue
+    known = platform.platform_offers.priority_classes
+    asked = priority_class(args.priority_class, platform.namespace, known) if args.priority_class else ""
+    place, waiting = place_of_new(line, queue, asked)
+    words = f"{queue}, number {place} of {waiting} that wait" if waiting > 1 else f"{queue}, where no other job waits"
+    return f"{words}, as far as you may see" if line.unreadable else words
+
+
+def _code(source: GitSource | LocalFolder | None) -> str:
+    if source is None:
+        return "code: the image's"
+    if isinstance(source, GitSource):
+        return f"code: {source.repository} at {source.commit or source.tag or source.branch or 'its default branch'}"
+    archive = source.archive
+    size = f"{len(archive.content) / 1024:,.0f} KiB"
+    files = "1 file" if archive.files == 1 else f"{archive.files} files"
+    left_out = f"; left out by git's rules: {archive.left_out}" if archive.left_out else ""
+    return f"code: {files}, {size}, sha256 {archive.digest[:12]}{left_out}"
+
+
+def _price(gpus: int, pool: str | None, offers: PlatformOffers) -> str:
+    """Return the GPUs' part of their nodes' list prices, from the cheapest to the dearest pool that has GPUs."""
+    prices = gpu_prices(offers, pool)
+    if prices is None:
+        return "price not known"
+    return f"{amount(gpus * prices[0], gpus * prices[1])} CNY/h (list price on demand, {PRICES_AS_OF})"
 
 
 @dataclass(frozen=True, kw_only=True)

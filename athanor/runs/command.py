@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable  # noqa: TC003 - of a table that is annotated
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.objects import JOBS
+from athanor.runs.backend import engine_variables
 from athanor.runs.cluster import Cluster
 from athanor.runs.comparison import Comparison
 from athanor.runs.control import resume, stop
@@ -17,24 +20,91 @@ from athanor.runs.elsewhere import check_can_be_deleted
 from athanor.runs.ending import exit_status
 from athanor.runs.files import files, table
 from athanor.runs.history import forget
-from athanor.runs.inside import forward, shell
-from athanor.runs.job import ABORTED, running_pod
+from athanor.runs.job import ABORTED, main_container, running_pod
 from athanor.runs.location import job_of_others, locate
 from athanor.runs.past_lines import whole_series
-from athanor.runs.platform_stack import platform_of
 from athanor.runs.ranks import pod_of_rank
 from athanor.runs.rerun import rerun
 from athanor.runs.series import Series, read_series
 from athanor.runs.tensorboard import show
 from infra.errors import RefusalError
+from infra.outputs import PlatformOutputs
 from infra.workload_labels import JOB_LABEL, OWNER_LABEL
 from workloads.pods import OUTPUT_PATH
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from athanor.runs.run_stack import RunStack
+
+_ENGINE_SECONDS = 120
+
+
+def platform_of(given: argparse.Namespace, cluster: Cluster) -> PlatformOutputs:
+    """Return the platform's outputs: in the stack of --platform, else in the cluster.
+
+    Raises:
+        RefusalError: there is no such stack, its outputs are not a platform's, or as `Cluster.platform`.
+    """
+    return outputs_of_stack(given.platform) if given.platform else cluster.platform()
+
+
+def outputs_of_stack(stack: str) -> PlatformOutputs:
+    """Return the outputs of a platform's stack.
+
+    Args:
+        stack: Its name, such as organization/athanor/local.
+
+    Raises:
+        RefusalError: the user's Pulumi backend has no such stack or does not answer, or it is not a platform's.
+    """
+    words = ["pulumi", "stack", "output", "--json", "--non-interactive", "--stack", stack]
+    variables = {**os.environ, **engine_variables()}
+    try:
+        done = subprocess.run(
+            words, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            timeout=_ENGINE_SECONDS,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise _unread(stack, f"was not read in {_ENGINE_SECONDS} s") from None
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or [f"pulumi ended with {done.returncode}"])[-1]
+        raise _unread(stack, f"cannot be read: {said.removeprefix('error: ')}")
+    try:
+        outputs = json.loads(done.stdout)
+    except ValueError:
+        raise _unread(stack, "cannot be read: pulumi wrote no JSON") from None
+    return PlatformOutputs.parse(outputs, f"stack {stack}")
+
+
+def _unread(stack: str, limit: str) -> RefusalError:
+    return RefusalError("--platform", stack, limit, "name the stack as `pulumi stack ls --all` lists it")
+
+
+_SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
+
+
+def shell(cluster: Cluster, pod: dict[str, Any], command: Sequence[str]) -> int:
+    """Run a command in a pod, by default a shell; return its exit status."""
+    terminal = ["--stdin", "--tty"] if sys.stdin.isatty() and sys.stdout.isatty() else ["--stdin"]
+    words = [*cluster.prefix, "exec", *terminal, f"--container={main_container(pod)}", pod["metadata"]["name"]]
+    return subprocess.run([*words, "--", *(command or _SHELL)], check=False).returncode
+
+
+def forward(cluster: Cluster, pod: dict[str, Any], ports: Sequence[str]) -> int:
+    """Open ports of a pod on this machine's loopback address until Ctrl-C; return kubectl's exit status.
+
+    Args:
+        cluster: The cluster, in the job's namespace.
+        pod: A running one.
+        ports: Such as 6006, or 8080:6006 for another port here.
+    """
+    words = [*cluster.prefix, "port-forward", "--address=127.0.0.1", f"pod/{pod['metadata']['name']}", *ports]
+    try:
+        return subprocess.run(words, check=False).returncode
+    except KeyboardInterrupt:
+        return 0
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,9 @@
-"""Log lines of pods for a terminal: prefixed with the pod's name, without control characters."""
+"""Log lines of pods for a terminal: prefixed with the pod's name, without control characters.
+
+A log is read from a start time, which an API server takes in whole seconds (Kubernetes, metav1.Time). Lines of those
+seconds that were read before are recognised by their text and time: the two streams of a container are not strictly in
+the order of their times, and after a rotation of the file, a log begins later than requested.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +12,63 @@ import re
 import subprocess
 import sys
 import threading
+from collections import Counter
+from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from athanor.inspection.control_characters import printable
-from athanor.runs.last_seconds import LastSeconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from athanor.runs.cluster import Cluster
     from athanor.runs.job import Log
+
+_SECOND = len("2026-01-01T10:00:00")
+_OFFSET = len("+08:00")
+
+
+class LastSeconds:
+    """The lines of the last second that has any, and of the one before."""
+
+    def __init__(self) -> None:
+        """Begin with a log of which nothing was read."""
+        self._lines: dict[str, Counter[str]] = {}
+        self._repeated: Counter[str] = Counter()
+
+    @property
+    def since(self) -> str | None:
+        """From when on the log is to be read again, RFC 3339 in whole seconds; None: from its beginning."""
+        return min(self._lines, key=datetime.fromisoformat, default=None)
+
+    def begin_again(self) -> None:
+        """Note that the lines from `since` on come once more."""
+        self._repeated = Counter()
+        for lines in self._lines.values():
+            self._repeated.update(lines)
+
+    def is_new(self, time: str, line: str) -> bool:
+        """Return whether a line was not read before, and take it as read.
+
+        Args:
+            time: When it was printed, RFC 3339.
+            line: All of it, with its time.
+        """
+        if self._repeated[line] > 0:
+            self._repeated[line] -= 1
+            return False
+        self._note(line, time[:_SECOND] + ("Z" if time.endswith("Z") else time[-_OFFSET:]))
+        return True
+
+    def _note(self, line: str, second: str) -> None:
+        if second not in self._lines:
+            self._lines[second] = Counter()
+            if len(self._lines) > 2:
+                del self._lines[min(self._lines, key=datetime.fromisoformat)]
+        if second in self._lines:
+            self._lines[second][line] += 1
+
 
 _ONE_AT_A_TIME = threading.Lock()
 _WITH_TIME = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)) (?P<text>.*)", re.DOTALL)

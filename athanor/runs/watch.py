@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -12,11 +13,12 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.objects import JOBS
-from athanor.runs.gpu_use import gpu_use
 from athanor.runs.job import (
     COMPLETED,
     ENDED,
+    exec_words,
     has_ended,
+    has_started,
     message_of,
     number_of,
     phase_of,
@@ -37,6 +39,36 @@ if TYPE_CHECKING:
     from athanor.runs.cluster import Cluster
     from athanor.runs.listing import Run
     from athanor.runs.series import Series
+
+# nvidia-smi(1), "SELECTIVE QUERY OPTIONS". The device plugin's containers have the program from the driver.
+_GPU_QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
+_GPU_QUERY_SECONDS = 5
+
+
+def gpu_use(cluster: Cluster, pods: Sequence[dict[str, Any]]) -> list[int]:
+    """Return the use of each GPU of the first running pod in percent; none where nobody says.
+
+    Args:
+        cluster: The cluster, in the pods' namespace.
+        pods: Of one job, in the order of their numbers.
+    """
+    pod = next((pod for pod in pods if "status" in pod and has_started(pod)), None)
+    if pod is None:
+        return []
+    try:
+        done = subprocess.run(
+            [*exec_words(cluster, pod), *_GPU_QUERY], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", check=False, timeout=_GPU_QUERY_SECONDS,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return []
+    lines = done.stdout.split()
+    return [int(line) for line in lines] if done.returncode == 0 and all(map(_is_percent, lines)) else []
+
+
+def _is_percent(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text[:4]) <= 100
+
 
 _LOOK_SECONDS = 2.0
 _CLEAR = "\x1b[H\x1b[J"

@@ -4,23 +4,75 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
 from athanor.runs.cluster import Cluster
 from athanor.runs.ending import FAILED, INTERRUPTED
+from athanor.runs.job import COMPLETED, ENDED
 from athanor.runs.location import all_runs
-from athanor.sweep.afterwards import options_of, run_then
 from athanor.sweep.loop import Sweep
 from athanor.sweep.plan import run_name
-from athanor.sweep.runs import ClusterRuns, StartError
+from athanor.sweep.runs import GONE, LOST, ClusterRuns, StartError
+from athanor.sweep.space import fill
 from athanor.sweep.table import lines, live, table, to_json
+from athanor.sweep.then import FOLDER, RUN
 from athanor.sweep.trials import Trials
 from infra.errors import RefusalError
+from workloads.pods import OUTPUT_PATH
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from athanor.sweep.kept import Kept
     from athanor.sweep.plan import Plan
+    from athanor.sweep.runs import Runs
+
+_OF_ONE_POD = (
+    "no-code", "cache", "image", "run-as-user", "writable-root", "env", "secret", "egress", "volume", "queue",
+    "priority", "cpu", "memory", "pool", "platform",
+)  # fmt: skip
+"""Options of the trials that the command's run gets, too: it is one pod without GPUs."""
+
+
+def options_of(plan: Plan) -> tuple[str, ...]:
+    """Return the words for `athanor run` that describe the command's run."""
+    kept = {f"--{name}" for name in _OF_ONE_POD}
+    return ("--kind=batch", *(word for word in plan.options if word.partition("=")[0] in kept))
+
+
+def run_then(plan: Plan, trials: Trials, runs: Runs, warn: Callable[[str], None]) -> bool:
+    """Run the command of --then, unless an earlier client has; return whether it completed.
+
+    Args:
+        plan: The sweep, with such a command.
+        trials: All ended, at least one completed.
+        runs: That start with `options_of`.
+        warn: Shows a line.
+
+    Raises:
+        StartError: the run could not be started.
+        RefusalError: the cluster does not answer.
+    """
+    best = trials.best()
+    assert best is not None
+    place = trials.place(best)
+    own = {FOLDER: f"{OUTPUT_PATH}/{place.job if place else ''}", RUN: trials.run(best)}
+    program, name, said = fill(plan.then, {**trials.values(best), **own}), plan.then_run, ""
+    while True:
+        look = runs.look(name, None)
+        if look.phase == LOST:
+            runs.start(name, program)
+        elif look.phase == GONE:
+            raise StartError(f"run {name} has no job any more: `athanor delete {name}`, then --resume {plan.name}")
+        if look.phase != said:
+            said = look.phase
+            warn(f"{name}: {said} (then: {shlex.join(program)})")
+        if look.phase in ENDED:
+            return look.phase == COMPLETED
+        runs.wait()
+
 
 _DELETIONS = 4
 """At a time: each is an engine of its own."""

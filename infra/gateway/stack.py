@@ -7,22 +7,79 @@ from typing import TYPE_CHECKING
 
 import pulumi
 
+from infra.crds import UNSIGNED, read_crds
 from infra.gateway import CERTIFICATES, COMPONENT, NAMESPACE
 from infra.gateway.activator import activator_manifests
 from infra.gateway.controller import certificate_manifests, certificate_name, controller_manifests
-from infra.gateway.crds import crd_manifests
 from infra.gateway.proxies import class_manifests, gateway_manifests
 from infra.images import mirror, platform_trainer_image
+from infra.machine import cache_folder
 from infra.manifests import declare_part, resource
 from infra.namespaces import default_deny_manifest, namespace_manifest
+from infra.versions import ENVOY_GATEWAY, GATEWAY_API
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from infra.manifests import Manifest
     from infra.settings.gateway import GatewaySettings
     from infra.settings.images import ImageSettings
     from infra.settings.stack import Settings
+
+# Envoy Gateway looks for each kind that it knows once, when it starts, and does without those that are missing.
+GATEWAY_API_CRDS = (
+    "gateway.networking.k8s.io_gatewayclasses",
+    "gateway.networking.k8s.io_gateways",
+    "gateway.networking.k8s.io_grpcroutes",
+    "gateway.networking.k8s.io_httproutes",
+    "gateway.networking.k8s.io_referencegrants",
+)
+ENVOY_GATEWAY_CRDS = (
+    "gateway.envoyproxy.io_backendtrafficpolicies",
+    "gateway.envoyproxy.io_clienttrafficpolicies",
+    "gateway.envoyproxy.io_envoyproxies",
+    "gateway.envoyproxy.io_securitypolicies",
+)
+_UNSIGNED_FIELDS = (
+    "consecutive5XxErrors",
+    "consecutiveGatewayErrors",
+    "consecutiveLocalOriginFailures",
+    "maxAcceptPerSocketEvent",
+    "maxRequestsPerConnection",
+    "minEndpointsInZoneThreshold",
+    "minEndpointsThreshold",
+    "minRetryConcurrency",
+    "numTrustedHops",
+    "number",
+    "probes",
+    "weight",
+)
+"""Unsigned in Envoy Gateway's api/v1alpha1, without a minimum in its schemas."""
+
+
+def gateway_api_folder() -> Path:
+    """Return where `make tools` puts the CRDs of the Gateway API, taken from the verified upstream module."""
+    return cache_folder() / "charts" / f"gateway-api-{GATEWAY_API}"
+
+
+def envoy_gateway_folder() -> Path:
+    """Return where `make tools` puts those of Envoy Gateway, taken from the verified upstream module."""
+    return cache_folder() / "charts" / f"envoy-gateway-{ENVOY_GATEWAY}"
+
+
+def crd_manifests() -> dict[str, Manifest]:
+    """Return the CRDs by file name.
+
+    Raises:
+        RefusalError: they are not there.
+    """
+    return {
+        **read_crds(gateway_api_folder(), GATEWAY_API_CRDS, "the Gateway API"),
+        **read_crds(
+            envoy_gateway_folder(), ENVOY_GATEWAY_CRDS, "Envoy Gateway", dict.fromkeys(_UNSIGNED_FIELDS, UNSIGNED)
+        ),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

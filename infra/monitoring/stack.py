@@ -1,4 +1,7 @@
-"""The monitoring of a stack as a component: its parts, their namespace and their order."""
+"""The monitoring of a stack as a component: its parts, their namespace and their order.
+
+Source: kube-state-metrics 2.20, docs/developer/cli-arguments.md and docs/metrics.
+"""
 
 from __future__ import annotations
 
@@ -7,41 +10,134 @@ from typing import TYPE_CHECKING
 
 import pulumi
 
+from infra.crds import read_crds
 from infra.gateway import NAMESPACE as GATEWAY_NAMESPACE
 from infra.gpu.nodes import NAMESPACE as GPU_NAMESPACE
-from infra.images import platform_trainer_image
+from infra.images import KUBE_STATE_METRICS_IMAGE, platform_trainer_image
+from infra.kubernetes.access import rule
+from infra.kubernetes.pods import container_security, resources
+from infra.machine import cache_folder
 from infra.manifests import Manifest, declare_part, resource
+from infra.metrics_access import METRICS_PORT_NAME
 from infra.monitoring import (
     COMPONENT,
+    KUBE_STATE_METRICS,
+    KUBE_STATE_METRICS_OWN_PORT,
+    KUBE_STATE_METRICS_PORT,
     KUBELET_NAMESPACE,
     NAMESPACE,
     NODE_NAMESPACE,
+    PROMETHEUS,
     grafana,
     prometheus,
 )
 from infra.monitoring.alertmanager import alertmanager_manifests
-from infra.monitoring.crds import crd_folder, crd_manifests
 from infra.monitoring.grafana import dashboard_manifests, grafana_manifests
-from infra.monitoring.kube_state_metrics import kube_state_metrics_manifests
+from infra.monitoring.kept_metrics import KEPT_METRICS
 from infra.monitoring.logs import store as logs_store
 from infra.monitoring.logs.manifests import LogArgs, log_manifests
 from infra.monitoring.metrics_adapter import MetricsAdapterArgs, metrics_adapter_manifests
 from infra.monitoring.monitors import MonitorsArgs, monitor_manifests
 from infra.monitoring.node_exporter import node_exporter_manifests
 from infra.monitoring.operator import kubelet_service_manifest, operator_manifests
+from infra.monitoring.parts import account, api_client_pod, callers, deployment, grant, network_policy
 from infra.monitoring.prometheus import PrometheusArgs, prometheus_manifests
 from infra.monitoring.rules import rule_manifests
 from infra.namespaces import PodSecurity, default_deny_manifest, namespace_manifest
+from infra.node_labels import POOL_LABEL
 from infra.settings.storage import DiskClass
 from infra.storage import ClassVolumes, NodeFolders
+from infra.versions import PROMETHEUS_OPERATOR
 from infra.volcano import NAMESPACE as VOLCANO_NAMESPACE
+from infra.workload_labels import JOB_LABEL, KIND_LABEL, QUEUE_LABEL, ROLE_LABEL, SERVICE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from infra.manifests import Manifest
     from infra.settings.monitoring import MonitoringSettings, VolumeSettings
     from infra.settings.stack import Settings
     from infra.storage import Backing
+
+KINDS = {
+    "core": ("nodes", "persistentvolumeclaims", "pods", "resourcequotas"),
+    "apps": ("daemonsets", "deployments", "statefulsets"),
+}
+"""Kinds that it reads, by API group. Each kind is a list of all its objects in its memory."""
+LABELS = {
+    "nodes": (POOL_LABEL, "node.kubernetes.io/instance-type"),
+    "pods": (JOB_LABEL, KIND_LABEL, ROLE_LABEL, SERVICE_LABEL, QUEUE_LABEL),
+}
+"""Labels of objects that become labels of kube_<kind>_labels."""
+
+
+def kube_state_metrics_arguments() -> list[str]:
+    """Return its command line."""
+    allowed = ",".join(f"{kind}=[{','.join(names)}]" for kind, names in LABELS.items())
+    return [
+        f"--port={KUBE_STATE_METRICS_PORT}",
+        f"--telemetry-port={KUBE_STATE_METRICS_OWN_PORT}",
+        f"--resources={','.join(sorted(kind for kinds in KINDS.values() for kind in kinds))}",
+        f"--metric-allowlist={','.join(KEPT_METRICS[KUBE_STATE_METRICS])}",
+        f"--metric-labels-allowlist={allowed}",
+    ]
+
+
+def kube_state_metrics_manifests() -> dict[str, Manifest]:
+    """Return all objects by logical name, in the order in which they need each other."""
+    rules = [rule(group, " ".join(kinds), ("list", "watch")) for group, kinds in KINDS.items()]
+    by_kind = {
+        "account": account(KUBE_STATE_METRICS),
+        **grant(KUBE_STATE_METRICS, rules),
+        "network": network_policy(KUBE_STATE_METRICS, {KUBE_STATE_METRICS_PORT: [callers(PROMETHEUS)]}, [{}]),
+    }
+    permissions = {f"{KUBE_STATE_METRICS}-{kind.lower()}": manifest for kind, manifest in by_kind.items()}
+    return {**permissions, KUBE_STATE_METRICS: _deployment()}
+
+
+def _deployment() -> Manifest:
+    container = {
+        "name": KUBE_STATE_METRICS,
+        "image": KUBE_STATE_METRICS_IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "args": kube_state_metrics_arguments(),
+        "ports": [
+            {"name": METRICS_PORT_NAME, "containerPort": KUBE_STATE_METRICS_PORT},
+            {"name": "own-metrics", "containerPort": KUBE_STATE_METRICS_OWN_PORT},
+        ],
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "own-metrics"}, "periodSeconds": 2},
+        "resources": resources("20m", "48Mi", "1Gi"),
+        "securityContext": container_security(),
+    }
+    return deployment(KUBE_STATE_METRICS, api_client_pod(KUBE_STATE_METRICS, container))
+
+
+# What the operator's Prometheus and Alertmanager controllers watch whether it is used or not: they wait for each, and
+# end after ten minutes without. Other kinds (agents, Thanos, ScrapeConfig) it leaves out where their CRD is missing.
+CRDS = (
+    "monitoring.coreos.com_alertmanagerconfigs",
+    "monitoring.coreos.com_alertmanagers",
+    "monitoring.coreos.com_podmonitors",
+    "monitoring.coreos.com_probes",
+    "monitoring.coreos.com_prometheuses",
+    "monitoring.coreos.com_prometheusrules",
+    "monitoring.coreos.com_servicemonitors",
+)
+
+
+def crd_folder() -> Path:
+    """Return where `make tools` puts the CRDs, taken from the verified upstream module."""
+    return cache_folder() / "charts" / f"prometheus-operator-{PROMETHEUS_OPERATOR}"
+
+
+def crd_manifests(folder: Path) -> dict[str, Manifest]:
+    """Return the CRDs by file name.
+
+    Raises:
+        RefusalError: they are not there.
+    """
+    return read_crds(folder, CRDS, "the Prometheus operator")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from tests.fixtures.git_server import Repository
 from tests.fixtures.team import Team, phase
 from tests.waiting import KUBECTL_TIMEOUT, wait_until
 from trainer.training import digits
-from workloads.tf_config import cluster_spec, tf_config
+from workloads.tensorflow import cluster_spec, tf_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

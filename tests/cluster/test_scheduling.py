@@ -16,7 +16,7 @@ import pytest
 from athanor.inspection.case import Case
 from athanor.inspection.estimate import deadline, running_jobs, start
 from athanor.inspection.why import why
-from infra.simulated_nodes import simulated_node_manifest
+from infra.build import simulated_node_manifest
 from infra.workload_labels import JOB_LABEL
 from tests.documentation import command_with
 from tests.fixtures.cluster_api import NAMESPACE, PATHS

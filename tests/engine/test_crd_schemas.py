@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from infra.gateway import crds as gateway
-from infra.monitoring.crds import crd_manifests as monitoring_crds
+from infra.gateway import stack as gateway
+from infra.monitoring.stack import crd_manifests as monitoring_crds
 from infra.volcano.crds import crd_manifests as volcano_crds
 from tests.fixtures.local_cluster import quiet_progress
 from tools.toolchain.charts import envoy_gateway_crds, gateway_api_crds, prometheus_operator_crds, volcano_chart

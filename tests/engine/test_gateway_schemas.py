@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from infra.gateway.crds import ENVOY_GATEWAY_CRDS, GATEWAY_API_CRDS
+from infra.gateway.stack import ENVOY_GATEWAY_CRDS, GATEWAY_API_CRDS
 from infra.offers import GatewayOffer, PlatformOffers
 from tests.crd_schemas import validators
 from tests.fixtures.local_cluster import quiet_progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from infra.monitoring.crds import CRDS
+from infra.monitoring.stack import CRDS
 from tests.crd_schemas import validators
 from tests.fixtures.local_cluster import quiet_progress
 from tools.toolchain.charts import prometheus_operator_crds

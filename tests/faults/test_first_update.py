@@ -12,7 +12,7 @@ import pytest
 
 from tests.fixtures.local_cluster import Kubectl, kubectl_for, quiet_progress
 from tests.waiting import wait_until
-from tools.local_environment.first_update import first_update, remove_half_made
+from tools.local_environment.up import first_update, remove_half_made
 from tools.paths import REPOSITORY
 from tools.stacks.engine import Engine
 from tools.toolchain import ensure

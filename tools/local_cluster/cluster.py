@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,18 +27,45 @@ from tools.local_cluster import (
 )
 from tools.local_cluster.errors import ClusterError
 from tools.local_cluster.layout import Layout
-from tools.local_cluster.locking import exclusive
 from tools.local_cluster.node import Node
 from tools.paths import REPOSITORY, paths
 from tools.toolchain import ensure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Iterable, Mapping
 
     from tools.local_cluster.component import Component
     from tools.local_cluster.layout import Network
     from tools.local_cluster.processes import Process
     from tools.progress import Progress
+
+
+@contextmanager
+def exclusive(folder: Path) -> Generator[None]:
+    """Hold the folder's lock while the block runs, waiting for it; the kernel frees it when its holder is killed."""
+    handle = _acquire(folder)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _acquire(folder: Path) -> int:
+    file = folder / "lock"
+    while True:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue  # a `down` removed the folder just now
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            if os.path.samestat(os.fstat(handle), file.stat()):
+                return handle
+        except FileNotFoundError:
+            pass
+        os.close(handle)  # the `down` that was waited for removed this file: lock the new one
+
 
 _TOOLS = (*control_plane.TOOLS, "kubelet", "kube-proxy")
 PLATFORM_IMAGES = ("pause", "coredns")

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from athanor.command_line import discard_output
+from athanor.inspection import queues
 from athanor.inspection.case import Case
-from athanor.inspection.jobs import logical_name
-from athanor.inspection.objects import unread_words
+from athanor.inspection.containers import state_words
+from athanor.inspection.jobs import job_phase, kind_of, logical_name, pod_group_of, restarts, short_name
+from athanor.inspection.log_store import LogStore
+from athanor.inspection.objects import TASK, Object, age, mark, name_of, node_of, phase_of, unread_words
+from athanor.inspection.status import MOST_PODS, priority_words
 from athanor.inspection.why import why as find_cause
 from infra.errors import RefusalError
-from infra.monitoring import NAMESPACE
+from infra.monitoring import NAMESPACE, VICTORIA_LOGS, VICTORIA_LOGS_PORT
+from tools.errors import ExpectedError
 from tools.operations import logs as job_logs
-from tools.operations.log_store import NoLogStoreError, log_store
+from tools.operations.job_code import code_words
 from tools.operations.past_logs import show_past
 from tools.operations.reader import last_lines, read, read_for_status
 from tools.operations.rerun import Request
@@ -25,15 +30,89 @@ from tools.operations.rerun import rerun as run_again
 from tools.operations.search_logs import Search, search
 from tools.operations.status import status_tables
 from tools.operations.target import resolve
-from tools.operations.why_tables import why_tables
+from tools.process import CommandError
+from tools.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from rich.console import Console
+    from rich.table import Table
 
+    from tools.kubectl import Kubectl
     from tools.operations.target import Place, Target
     from tools.progress import Progress
+
+
+def why_tables(case: Case, now: datetime) -> list[Table]:
+    """Return one job's state and its pods."""
+    facts = [
+        ["object", name_of(case.job)],
+        ["kind", kind_of(case.job)],
+        ["state", job_phase(case.job)],
+        ["age", age(case.job["metadata"].get("creationTimestamp"), now)],
+        ["restarts", str(restarts(case.job)[0])],
+        ["queue", _queue_words(case)],
+        ["priority", priority_words(case.snapshot, case.job)],
+        *([["code", code]] if (code := code_words(case.job, case.pods)) else []),
+    ]
+    pods = [
+        [mark(pod, TASK), short_name(pod, case.job), state_words(pod), node_of(pod) or "-"] for pod in _worst(case.pods)
+    ]
+    rest = len(case.pods) - len(pods)
+    caption = f"{rest} more" if rest else None
+    return [
+        table(f"Job {case.name}", ["what", "value"], facts),
+        table("Its pods", ["role", "pod", "state", "node"], pods, caption),
+    ]
+
+
+def _worst(pods: Sequence[Object]) -> list[Object]:
+    """Return the pods to list: all, or of very many those first that do not run."""
+    order = {"Failed": 0, "Pending": 1, "Unknown": 1, "Running": 2, "Succeeded": 3}
+    few = len(pods) <= MOST_PODS
+    return list(pods) if few else sorted(pods, key=lambda pod: order.get(phase_of(pod), 1))[:MOST_PODS]
+
+
+def _queue_words(case: Case) -> str:
+    group = pod_group_of(case.snapshot, case.job)
+    place = queues.position(case.snapshot, group) if group else None
+    return f"{case.queue}, number {place[0]} of {place[1]} that wait" if place else case.queue
+
+
+class NoLogStoreError(ExpectedError):
+    """The cluster has none."""
+
+
+@contextmanager
+def log_store(kubectl: Kubectl) -> Generator[LogStore]:
+    """Reach a cluster's store while the block runs.
+
+    Raises:
+        NoLogStoreError: there is none; the message says how to get one.
+        CommandError: this user may not forward ports there, or the cluster could not be asked.
+    """
+    target = f"service/{VICTORIA_LOGS}"
+    try:
+        # Asked first: what kubectl says of a service without pods is about a timeout.
+        kubectl.run("get", target, "-n", NAMESPACE, "-o", "name")
+    except CommandError as error:
+        if "(NotFound)" in error.output:
+            raise NoLogStoreError(_NONE) from None
+        raise
+    with kubectl.port_forward(target, NAMESPACE, VICTORIA_LOGS_PORT) as address:
+        store = LogStore(address)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+_NONE = (
+    f"this cluster has no log store (no service {VICTORIA_LOGS!r} in namespace {NAMESPACE!r}). Fix: set"
+    " athanor:monitoring.logs.kind to victoria_logs and run `pulumi up`; with kind sls, read them in the Log Service's"
+    " console"
+)
 
 
 _FRESH = "to start without them, change the number `rerun` in its arguments"

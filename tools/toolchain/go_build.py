@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tools.paths import paths
-from tools.toolchain.alicloud_schema import SCHEMA_GENERATOR, write_empty_schema, write_schema
+from tools.process import CommandError, run
 from tools.toolchain.alicloud_sdk import copy_used_sdk
-from tools.toolchain.catalogue import ALICLOUD_PROVIDER, TOOLS, tool_of
+from tools.toolchain.catalogue import ALICLOUD_PROVIDER, PROVIDER_MODULE, SDK_MODULE, TOOLS, tool_of
 from tools.toolchain.copied_modules import COPIED, copy_module
-from tools.toolchain.provider_sources import complete_provider_sources
+from tools.toolchain.errors import ToolchainError
 from tools.toolchain.tool import ALICLOUD_GRAPH, PLATFORM_GRAPH
 
 if TYPE_CHECKING:
@@ -23,6 +24,76 @@ if TYPE_CHECKING:
     from tools.progress import Progress
     from tools.toolchain.go_command import Go
     from tools.toolchain.tool import Tool
+
+_PROVIDER = "pulumi-resource-kubernetes"
+_SDK_PARTS = ("go/kubernetes/customPulumiTypes.go", "go/kubernetes/utilities", "go/kubernetes/helm/v4")
+"""Parts of the SDK that the provider uses, in addition to the package that is ours."""
+
+
+def complete_provider_sources(go: Go, sources: Path) -> None:
+    """Write what is missing in `sources`, a copy of the platform graph's folder, to compile the provider.
+
+    Raises:
+        ToolchainError: a module is not available or differs from go.sum.
+    """
+    _write_embedded_files(go, sources)
+    _copy_sdk_parts(go, sources)
+
+
+def _write_embedded_files(go: Go, sources: Path) -> None:
+    """Write the two files that the provider's main embeds, as its upstream's `generate.go` does.
+
+    Upstream keeps them out of its repository, hence out of its module, too.
+    """
+    upstream = go.module_folder(sources, PROVIDER_MODULE) / "cmd" / _PROVIDER
+    for name, extra in (("schema.json", {"version": str(TOOLS[_PROVIDER].version)}), ("terraform-mapping.json", {})):
+        content = {**json.loads((upstream / name).read_text(encoding="utf-8")), **extra}
+        (sources / _PROVIDER / name).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
+
+
+def _copy_sdk_parts(go: Go, sources: Path) -> None:
+    sdk = sources / "kubernetes-sdk"
+    upstream = go.module_folder(sdk / "upstream", SDK_MODULE)
+    for part in _SDK_PARTS:
+        target = sdk / part
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (upstream / part).is_dir():
+            shutil.copytree(upstream / part, target, copy_function=shutil.copyfile)
+        else:
+            shutil.copyfile(upstream / part, target)
+
+
+SCHEMA_GENERATOR = "./pulumi-tfgen-alicloud"
+"""Main package of the program that writes the schema."""
+
+
+def write_empty_schema(sources: Path) -> None:
+    """Stand in for the schema: without the file, the go command would not even list the provider's packages."""
+    _schema(sources).write_text("{}", encoding="utf-8")
+
+
+def write_schema(generator: Path, sources: Path) -> None:
+    """Make the generator write the schema into `sources`, a copy of the graph's folder.
+
+    Raises:
+        ToolchainError: the mapping names what the upstream provider does not have.
+    """
+    file = _schema(sources)
+    words = ["schema", "--skip-docs", "--skip-examples", "--out", str(file.parent)]
+    try:
+        # Its own folder, because it looks for plugins where the user's are.
+        environment = {"PULUMI_HOME": str(sources.parent / "pulumi-home")}
+        run([generator, *words], cwd=sources, env=environment, log=paths().logs / "toolchain.log")
+    except CommandError as error:
+        raise ToolchainError(f"no schema of the Alibaba Cloud provider\n{error}") from error
+    # The generator leaves the version out and indents.
+    schema = {**json.loads(file.read_text(encoding="utf-8")), "version": str(TOOLS[ALICLOUD_PROVIDER].version)}
+    file.write_text(json.dumps(schema, separators=(",", ":")), encoding="utf-8")
+
+
+def _schema(sources: Path) -> Path:
+    return sources / ALICLOUD_PROVIDER / "schema.json"
+
 
 # Most of a cold `make up` is this compilation. Debug tables would cost a fifth more, inlining everywhere a third more:
 # stack traces stay whole, and what the programs lose is in docs/decisions/0002. The standard library is inlined: it is

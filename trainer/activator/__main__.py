@@ -8,23 +8,50 @@ import logging
 import signal
 import socket
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from trainer.activator.app import hold_app, metrics_app
-from trainer.activator.config import ActivatorConfig
 from trainer.activator.deployments import Deployments
 from trainer.activator.metrics import ActivatorMetrics
 from trainer.activator.services import Services
 from trainer.common import command_line
 from trainer.common.log_lines import log_to_stderr
+from trainer.common.validation import between
 from trainer.helpers.kubernetes_api import ApiAddress, ApiError, KubernetesApi
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from trainer.activator.app import App
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivatorConfig:
+    """Start Deployments that scaled to zero when a request comes, and stop those that nobody asked for a while."""
+
+    namespace: str
+    """Namespace of the Deployments."""
+    idle_label: str
+    """Label of those that are ours: seconds without a request after which one is stopped."""
+    hold_label: str
+    """Label with the longest time, in seconds, that a request waits for the first pod."""
+    host: str = "127.0.0.1"
+    """Address both ports listen on; 0.0.0.0 in a pod."""
+    port: int = 8080
+    """Port that proxies ask; 0 takes a free one, named in the log."""
+    metrics_port: int = 8081
+    """Port of /metrics for Prometheus; 0 takes a free one, named in the log."""
+    look_seconds: float = 1.0
+    """Time between two looks at the Deployments; while a request waits, a fifth of it."""
+
+    def __post_init__(self) -> None:
+        between("port", self.port, 0, 65535)
+        between("metrics_port", self.metrics_port, 0, 65535)
+        between("look_seconds", self.look_seconds, 0.01, 60)
+
 
 logger = logging.getLogger("trainer.activator")
 

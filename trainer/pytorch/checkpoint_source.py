@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from torch import nn
 
 from trainer.common.files import sha256_of
-from trainer.common.validation import NAME_PATTERN, file_name
-from trainer.pytorch import network_file
+from trainer.common.validation import NAME_PATTERN, SettingsError, file_name
 from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.checkpoints.reader import load_state
 from trainer.pytorch.checkpoints.stored import Step, checkpoint_of_run
@@ -23,11 +23,35 @@ from trainer.pytorch.result import source_commit
 from trainer.pytorch.source_data import read_data, run_model
 from trainer.pytorch.source_error import SourceError, reason
 from trainer.pytorch.trained_model import TensorSpec, TrainedModel
+from trainer.pytorch.user_code import from_file
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from torch import Tensor, nn
+    from torch import Tensor
+
+
+def build(network: str) -> nn.Module:
+    """Return the result of calling `FILE.py:NAME` without arguments.
+
+    Raises:
+        SourceError: there is no such file or name, its code fails, or what it returns is not a module.
+    """
+    file, _, name = network.rpartition(":")
+    try:
+        define = from_file("network", network)
+    except SettingsError as error:
+        raise SourceError(str(error)) from error
+    if not callable(define):
+        raise SourceError(f"network={network!r}: {name} cannot be called. Fix: a class or function of {file}")
+    try:
+        built: object = define()
+    except (Exception, SystemExit) as error:
+        fix = f"Fix: a {name} that is called without arguments"
+        raise SourceError(f"network={network!r}: {name}() fails: {reason(error, file)}. {fix}") from error
+    if not isinstance(built, nn.Module):
+        raise SourceError(f"network={network!r}: {name}() returns {type(built).__name__}; must be a torch.nn.Module")
+    return built
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +192,7 @@ class CheckpointSource:
         if self.network is None:
             fix = "Fix: add --network=FILE.py:NAME"
             raise SourceError(f"checkpoint={self.checkpoint}: a file says nothing about the network. {fix}")
-        module = network_file.build(self.network)
+        module = build(self.network)
         if self.checkpoint is None:
             return module
         try:
@@ -191,7 +215,7 @@ class CheckpointSource:
 
     def _read_run(self, run: _RunCheckpoint) -> nn.Module:
         """Return the network of a run with the parameters of its checkpoint."""
-        module = network_file.build(self.network) if self.network else run_model(run.settings).build()
+        module = build(self.network) if self.network else run_model(run.settings).build()
         state: dict[str, Any] = {"model": module.state_dict()}
         try:
             load_state(run.path, state, alone=True)

@@ -11,18 +11,105 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 
-from trainer.common.validation import at_least
-from trainer.pytorch import backends, flight_recorder
-from trainer.pytorch.device import choose_device
+from trainer.common.validation import SettingsError, at_least
+from trainer.pytorch import flight_recorder
 from trainer.pytorch.guard import Guard, PeersLostError, lost_connection
 from trainer.pytorch.limits import check_locked_memory, raise_open_files
 from trainer.pytorch.peers import PeerWatch
+from trainer.training.nvidia_driver import driver_version, shows_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trainer.pod_modules.athanor_heartbeat import Heartbeat
     from trainer.training.signals import StopRequest
+
+_ON_CPU = "or --num_gpu 0 to train on the CPU"
+
+
+def choose_device(num_gpu: int | None, *, local_rank: int, local_world_size: int) -> torch.device:
+    """Return where a rank computes; a GPU is the current one of this thread from then on.
+
+    Args:
+        num_gpu: GPUs of this machine to use, one per rank; 0 for the CPU. None: all that are visible.
+        local_rank: Number of the rank on its machine.
+        local_world_size: Ranks there.
+
+    Raises:
+        SettingsError: GPUs would be unused, are missing or cannot be used.
+    """
+    if num_gpu == 0 or (num_gpu is None and not shows_gpus() and not torch.cuda.device_count()):
+        return torch.device("cpu")
+    # First of all: device_count asks the driver's management library, which also counts GPUs that CUDA cannot use.
+    if reason := _why_no_gpu():
+        raise SettingsError(reason if num_gpu is None else f"num_gpu={num_gpu}: {reason}")
+    present = torch.cuda.device_count()
+    if num_gpu is None:
+        _check_all_are_used(present, local_world_size)
+    else:
+        _check_requested(num_gpu, present, local_world_size)
+    torch.cuda.set_device(local_rank)
+    return torch.device("cuda", local_rank)
+
+
+def _check_all_are_used(present: int, processes: int) -> None:
+    if not present:
+        fix = f"Fix: see what `python -m trainer.helpers.hardware` says of them, {_ON_CPU}"
+        raise SettingsError(f"this machine shows GPUs, but torch can use none of them. {fix}")
+    if present != processes:
+        fix = f"Fix: torchrun --nproc-per-node={present}, fewer GPUs in CUDA_VISIBLE_DEVICES, {_ON_CPU}"
+        limit = f"{processes} processes were started here, which use one each"
+        raise SettingsError(f"this machine has {present} usable GPUs, but {limit}. {fix}")
+
+
+def _check_requested(num_gpu: int, present: int, processes: int) -> None:
+    if num_gpu > present:
+        fix = f"Fix: request that many GPUs for the pod, {_ON_CPU}"
+        raise SettingsError(f"num_gpu={num_gpu}: this machine has {present} usable GPUs. {fix}")
+    if num_gpu != processes:
+        fix = f"Fix: torchrun --nproc-per-node={num_gpu}"
+        raise SettingsError(f"num_gpu={num_gpu}: {processes} processes were started here. {fix}")
+
+
+def _why_no_gpu() -> str | None:
+    """Return why CUDA does not start although the node has NVIDIA's driver; None where it starts or has none."""
+    driver = driver_version()
+    if driver is None:
+        return None
+    try:
+        torch.cuda.init()
+    except (AssertionError, RuntimeError) as error:
+        reason = str(error).partition(". ")[0]
+        return (
+            f"CUDA {torch.version.cuda} of this image does not start with NVIDIA's driver {driver} of the node"
+            f" ({reason}). Fix: run on nodes with a newer driver (gpu.driver_version of their pool), use an image with"
+            f" an older CUDA, {_ON_CPU}"
+        )
+    return None
+
+
+def set_up() -> None:
+    """Set what the backends read when they start; what is set already for gloo stays."""
+    # Otherwise every rank connects to every other one at once, next to NCCL: 64,000 connections in a pod of eight ranks
+    # among 8,000. On demand a rank has those of a ring and of a tree (pytorch/gloo#419, pytorch/pytorch#150801).
+    os.environ.setdefault("TORCH_GLOO_LAZY_INIT", "1")
+    # torchrun sets 1: torch's watchdog ends the process while the main thread could still say why, and races with an
+    # abort from outside (note at torch.distributed's _abort_process_group, torch 2.15). The guard keeps the limits.
+    os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
+
+
+def refuse_shared_store() -> None:
+    """Refuse to start where a restart by torchrun would hang.
+
+    By default torchrun lends its rendezvous store to the workers and keeps it for the
+    next attempt: gloo then reads the addresses of the dead processes and waits until the timeout (seen on torch 2.15).
+    """
+    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    restarts = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
+    if shared and restarts > 0:
+        fix = "Fix: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun"
+        raise SettingsError(f"max_restarts={restarts}: workers would reuse the store of dead ones and hang. {fix}")
+
 
 T = TypeVar("T")
 _DUMP_SECONDS = 2.0
@@ -82,7 +169,7 @@ class Distributed:
             torch.distributed.DistNetworkError: the other workers were not found in time.
         """
         self._config = config
-        backends.refuse_shared_store()
+        refuse_shared_store()
         check_locked_memory()
         raise_open_files()
         self.rank = int(os.environ.get("RANK", "0"))
@@ -91,7 +178,7 @@ class Distributed:
         self.local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         self.device = choose_device(config.num_gpu, local_rank=self.local_rank, local_world_size=self.local_world_size)
         launched = "RANK" in os.environ
-        backends.set_up()
+        set_up()
         self._peers: PeerWatch | None = None
         self._groups: list[dist.ProcessGroup] = []
         self._heartbeat: Heartbeat | None = None

@@ -1,6 +1,8 @@
 """Publishes a trained model in the model repository (`trainer/model_repository/layout.py`).
 
 Versions are 1, 2, 3 …; a run, or a file of weights, publishes exactly one for each set of variants.
+
+All versions share it, so a version whose outputs mean something else is refused.
 """
 
 from __future__ import annotations
@@ -16,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer.common.files import fsync_directory, read_json, sha256_of, write_json_atomically
-from trainer.model_repository.layout import CONFIG_FILE, MANIFEST_FILE
-from trainer.pytorch import class_names
+from trainer.common.files import fsync_directory, read_json, sha256_of, write_atomically, write_json_atomically
+from trainer.model_repository.layout import CONFIG_FILE, LABELS_FILE, MANIFEST_FILE
 from trainer.pytorch.compression.config import CompressionConfig
 from trainer.pytorch.export_config import ExportError
 from trainer.pytorch.measurement import machine
@@ -29,6 +30,30 @@ if TYPE_CHECKING:
 
     from trainer.pytorch.export_config import ExportConfig
     from trainer.pytorch.trained_model import TrainedModel
+
+
+def refuse_others(version: Path, trained: TrainedModel) -> None:
+    """Refuse a model whose classes are other ones than those of a version that is published.
+
+    Raises:
+        ExportError: naming the first that differs.
+    """
+    published: list[str] = (read_json(version / MANIFEST_FILE) or {}).get("class_names", [])
+    pairs = zip(published, trained.class_names, strict=False)  # another number of them is refused with the outputs
+    for number, (theirs, ours) in enumerate(pairs):
+        if theirs != ours:
+            limit = f"its class {number} is {theirs!r}, that of run {trained.run_name} is {ours!r}"
+            raise ExportError(f"{version}: {limit}. Fix: another --model_name, or remove that model")
+
+
+def write(model_folder: Path, trained: TrainedModel) -> None:
+    """Write a name in each line, or leave a file that is there: operators may have nicer names than folders have."""
+    path = model_folder / LABELS_FILE
+    if trained.class_names and not path.exists():
+        lines = "".join(f"{' '.join(name.splitlines())}\n" for name in trained.class_names)
+        # a folder's name may be anything
+        write_atomically(path, lines.encode("utf-8", "replace"))
+
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +109,7 @@ def publish(
     folder = repository / config.model_name
     folder.mkdir(parents=True, exist_ok=True)
     if versions := _versions(folder):
-        class_names.refuse_others(folder / str(versions[-1]), trained)
+        refuse_others(folder / str(versions[-1]), trained)
     _remove_leftovers(folder, trained.run_name)
     # hidden and not a number: servers do not take it for a version; of this attempt alone, for there may be another one
     # of the same run, on a node that was taken for lost
@@ -96,7 +121,7 @@ def publish(
     try:
         manifest = _fill(staging, config, trained, compression)
         # before the version: a server that sees the version must be able to read how to serve it
-        class_names.write(folder, trained)
+        write(folder, trained)
         write_config(folder / CONFIG_FILE, config, trained, is_dynamic=manifest["batching"]["dynamic"])
         return _rename_to_next_version(staging, folder, manifest)
     except Exception as error:  # torch has several for a missing file

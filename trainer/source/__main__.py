@@ -4,6 +4,11 @@ Exit status: 0 all files are in place, 1 they are not, 2 wrong arguments, 143 st
 
 The environment variable ATHANOR_SOURCE_COMMIT chooses the commit of a run that has none yet: a full hash, or `same` for
 that of the run before.
+
+Its content is only trusted as far as its hashes go: every pod proves the files up to the commit of the record.
+
+A branch may move between the clones of two pods. So the first pod that has its files links its record to the shared
+name, which succeeds for exactly one; all other pods, and a pod that restarts days later, take the commit from there.
 """
 
 from __future__ import annotations
@@ -11,32 +16,210 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import sys
 import time
+import uuid
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dulwich.object_store import DiskObjectStore
 from dulwich.objects import ObjectID
 
-from trainer.common.files import write_json_atomically
+from trainer.common.files import fsync_directory, read_json, write_json_atomically
 from trainer.source.checkout import commit_of, tree_of, write_tree
 from trainer.source.config import COMMIT_PATTERN, SourceConfig, parse
 from trainer.source.credentials import Credentials, read_credentials, say
-from trainer.source.destination import Destination
 from trainer.source.errors import SourceError, TooLateError
 from trainer.source.fetch import BROKEN_DATA, Revision, fetch
-from trainer.source.record import Record, new_record, publish, read_record
 from trainer.source.ssh import SshKey, read_key
-from trainer.source.store import Store
 from trainer.source.submodules import fetch_submodules, folders_left_empty
 from trainer.training.signals import STOPPED_EXIT_STATUS
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from types import FrameType
+
+    from trainer.source.config import SourceConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """The record of what was fetched."""
+
+    repository: str
+    requested: dict[str, str]
+    """branch, tag or commit, as the job asked for it."""
+    commit: str
+    """40 hex digits."""
+    time: str
+    """Time when the first pod fetched it: RFC 3339, UTC."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the content of the file."""
+        return {
+            "commit": self.commit,
+            "repository": self.repository,
+            "requested": self.requested,
+            "time": self.time,
+        }
+
+
+def new_record(config: SourceConfig, commit: str) -> Record:
+    """Return the record of a commit that was just fetched."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Record(repository=config.repository, requested=config.requested, commit=commit, time=now)
+
+
+def read_record(path: Path, config: SourceConfig) -> Record | None:
+    """Return the record of an earlier fetch by a pod of this job, None if there is none.
+
+    Raises:
+        SourceError: the file is broken, or belongs to another repository, branch, tag or commit.
+    """
+    if not path.exists():
+        return None
+    stored = read_json(path) or {}
+    commit = stored.get("commit")
+    if not isinstance(commit, str) or not COMMIT_PATTERN.fullmatch(commit):
+        raise SourceError(f"{path}: is not a record of fetched code. Fix: remove it, or name another file as record")
+    expected = {"repository": config.repository, "requested": config.requested}
+    belongs = all(stored.get(key) == value for key, value in expected.items())
+    if not belongs or config.commit not in {None, commit}:
+        raise SourceError(
+            f"{path}: records {stored.get('requested')} of {stored.get('repository')}, this job asks for "
+            f"{config.requested} of {config.repository}. Fix: a record of its own for each job"
+        )
+    return Record(repository=config.repository, requested=config.requested, commit=commit, time=str(stored.get("time")))
+
+
+def publish(path: Path, record: Record, config: SourceConfig) -> Record:
+    """Write the record unless a pod was faster, and return the one that counts.
+
+    Raises:
+        SourceError: what is there belongs to another job, or the volume has no hard links.
+        OSError: the folder cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.link")
+    write_json_atomically(temporary, record.document())
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    except (PermissionError, OSError) as error:
+        if config.commit is None:
+            raise SourceError(
+                f"{path}: cannot be linked: {error.strerror}. "
+                "Fix: a volume with hard links (NFS has them), or name a commit instead of a branch or tag"
+            ) from error
+        # All pods write the same commit: it does not matter which record stays.
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    fsync_directory(path.parent)
+    counts = read_record(path, config)
+    if counts is None:
+        raise SourceError(f"{path}: is gone again. Fix: see what removes files there")
+    return counts
+
+
+OWN_FOLDER = ".athanor-source"
+"""Folder in the destination that says that this program wrote its content, and holds the attempt under way."""
+
+
+class Destination:
+    """A folder, usually a volume's top: so it cannot be replaced as a whole, and is marked as ours before anything."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.own = folder / OWN_FOLDER
+        self.objects = self.own / "objects"
+        self.tree = self.own / "tree"
+        self.record = self.own / "source.json"
+
+    def start_over(self) -> None:
+        """Remove what an earlier attempt left, finished or not, and make room for a new one.
+
+        Raises:
+            SourceError: it contains something that this program did not write.
+            OSError: the folder cannot be written.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        names = sorted(path.name for path in self.folder.iterdir())
+        if names and (self.own.is_symlink() or not self.own.is_dir()):
+            raise SourceError(
+                f"destination={str(self.folder)!r}: holds {names[0]!r} and {len(names) - 1} more; must be empty. "
+                "Fix: mount an emptyDir there"
+            )
+        # The mark goes last: a kill in between must leave what the next attempt takes for ours.
+        for path in (*(path for path in self.folder.iterdir() if path != self.own), *_children(self.own)):
+            _remove(path)
+        self.own.mkdir(exist_ok=True)
+        self.objects.mkdir()
+        self.tree.mkdir()
+
+    def complete(self) -> None:
+        """Move the files of the attempt to where they are wanted.
+
+        Raises:
+            SourceError: the repository has a file named like our mark.
+        """
+        if (self.tree / OWN_FOLDER).exists():
+            raise SourceError(f"{OWN_FOLDER!r}: this name is taken by the program. Fix: rename it in the repository")
+        for path in self.tree.iterdir():
+            path.rename(self.folder / path.name)
+        self.tree.rmdir()
+        shutil.rmtree(self.objects)
+
+
+def _children(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.exists() else []
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+class Store:
+    """A folder with an object store for each commit."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def objects(self, commit: str) -> Path | None:
+        """Return the object store of a commit, None as long as there is none."""
+        place = self._place(commit)
+        return place if place.is_dir() else None
+
+    def keep(self, objects: Path, commit: str) -> None:
+        """Copy a commit's objects here; they appear at once or not at all, and replace broken ones.
+
+        Raises:
+            OSError: the volume is full or not writable.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        mark = uuid.uuid4().hex
+        new, old = self._folder / f".{mark}.new", self._folder / f".{mark}.old"
+        try:
+            shutil.copytree(objects, new)
+            if self.objects(commit):
+                self._place(commit).rename(old)
+            new.rename(self._place(commit))
+        finally:
+            for left in (new, old):
+                shutil.rmtree(left, ignore_errors=True)
+
+    def _place(self, commit: str) -> Path:
+        return self._folder / commit
+
 
 POLL_SECONDS = 0.5
 """Between two looks for what another pod fetches."""

@@ -7,8 +7,8 @@ import pulumi_kubernetes as kubernetes
 import pytest
 
 from infra import images
+from infra.build import enforce_image_policy
 from infra.errors import RefusalError
-from infra.image_policy import enforce_image_policy
 from infra.images import needed_images, platform_serving_image, platform_tensorflow_image, platform_trainer_image
 from infra.manifests import resource, resource_from_output
 from infra.registry import ImageReference, images_of, pod_specs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 import pytest
 
-from infra.placeholders import PLACEHOLDERS
+from infra.build import PLACEHOLDERS
 from infra.settings.parse import parse_settings
 from tests.fixtures.recorded_stack import UNWATCHED
 from tools.stacks.engine import stack_config

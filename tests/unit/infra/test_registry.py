@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.build import with_image_policy
 from infra.errors import RefusalError
-from infra.image_policy import with_image_policy
 from infra.registry import ImageReference, Mirror, check_registry, images_of, private_region, rewrite_image
 from infra.settings.images import ImageSettings
 from infra.settings.stack import Settings

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from infra.build import simulated_node_manifest
 from infra.errors import RefusalError
 from infra.instance_types import INSTANCE_TYPES
-from infra.simulated_nodes import simulated_node_manifest
 from tests.fixtures.recorded_stack import UNWATCHED
 from tests.tables import each_row
 

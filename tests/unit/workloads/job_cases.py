@@ -11,7 +11,7 @@ from infra.instance_types import instance_type
 from infra.offers import PoolOffer, node_facts
 from infra.platform import Platform, ResolvedPlatform
 from workloads.batch import BatchJobArgs, batch_shape
-from workloads.job_name import named_job_manifest
+from workloads.job import named_job_manifest
 from workloads.mpi import MPIJobArgs, mpi_shape
 from workloads.pytorch import PyTorchJobArgs, pytorch_shape
 from workloads.resolved import ResolvedJob

@@ -19,7 +19,7 @@ from tests.tables import each_row
 from tests.unit.workloads.job_cases import PLATFORM, plain_platform
 from workloads.accelerators import SharedGpu
 from workloads.git_source import GitSource
-from workloads.job_name import named_job_manifest
+from workloads.job import named_job_manifest
 from workloads.owner import owner_label
 from workloads.pytorch import RENDEZVOUS_PORT, PyTorchJob, PyTorchJobArgs, pytorch_shape, torchrun_command
 from workloads.resolved import ResolvedJob

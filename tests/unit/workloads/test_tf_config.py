@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tables import each_row
-from workloads.tf_config import CLUSTER_ROLES, cluster_spec, tf_config
+from workloads.tensorflow import CLUSTER_ROLES, cluster_spec, tf_config
 
 REPLICAS = st.dictionaries(st.sampled_from(CLUSTER_ROLES), st.integers(0, 20), min_size=1)
 

@@ -10,8 +10,8 @@ import pytest
 
 from athanor.command_line import parser
 from athanor.run import program_text
+from athanor.run.command import estimate
 from athanor.run.description import Description, describe
-from athanor.run.estimate import estimate
 from athanor.runs.cluster import Cluster
 from infra.errors import RefusalError
 from infra.instance_types import instance_type

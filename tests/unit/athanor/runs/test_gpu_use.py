@@ -6,11 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from athanor.runs import gpu_use as module
-from athanor.runs.gpu_use import gpu_use
+from athanor.runs import watch as module
 from athanor.runs.listing import Run
 from athanor.runs.series import read_series
-from athanor.runs.watch import view
+from athanor.runs.watch import gpu_use, view
 from tests.tables import each_row
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from athanor.runs.last_seconds import LastSeconds
+from athanor.runs.pod_lines import LastSeconds
 
 
 def new(read: LastSeconds, *lines: str) -> list[str]:

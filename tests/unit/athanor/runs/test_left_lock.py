@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from pulumi import automation
 
-from athanor.runs.left_lock import past_left_locks
+from athanor.runs.stack import past_left_locks
 
 OWN = f"{getpass.getuser()}@{socket.gethostname()}"
 

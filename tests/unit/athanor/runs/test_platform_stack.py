@@ -7,8 +7,8 @@ import json
 import pytest
 
 from athanor.command_line import parser
-from athanor.runs import command, platform_stack
-from athanor.runs.platform_stack import outputs_of_stack
+from athanor.runs import command
+from athanor.runs.command import outputs_of_stack
 from infra.errors import RefusalError
 from infra.outputs import PlatformOutputs
 
@@ -27,7 +27,7 @@ def pulumi(tmp_path, monkeypatch):
         (tmp_path / "pulumi").chmod(0o755)
 
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(platform_stack, "engine_variables", dict)
+    monkeypatch.setattr(command, "engine_variables", dict)
     return says
 
 
@@ -51,7 +51,7 @@ def test_the_outputs_of_a_stack_are_those_of_its_platform(pulumi, tmp_path):
     ],
 )
 def test_outputs_that_are_not_a_platforms_are_refused(pulumi, monkeypatch, script, message):
-    monkeypatch.setattr(platform_stack, "_ENGINE_SECONDS", 0.2 if "sleep" in script else 60)
+    monkeypatch.setattr(command, "_ENGINE_SECONDS", 0.2 if "sleep" in script else 60)
     pulumi(script)
     with pytest.raises(RefusalError) as refusal:
         outputs_of_stack("x")

@@ -12,8 +12,8 @@ import pytest
 
 from athanor.command_line import main
 from athanor.sweep import work
-from athanor.sweep.afterwards import options_of
 from athanor.sweep.kept import Kept
+from athanor.sweep.work import options_of
 from tests.tables import each_row
 from tests.unit.athanor.sweep.sweeps import OwnRuns, Run, plan
 

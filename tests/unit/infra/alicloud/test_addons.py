@@ -11,7 +11,7 @@ import pytest
 from infra.alicloud.ack_cluster import AckCluster, AckClusterArgs
 from infra.alicloud.addon_table import ADDONS, DISABLED_AT_BIRTH, Environment, birth_addons, config_json
 from infra.alicloud.addon_versions import addon_order, installed_versions, never_lower
-from infra.alicloud.addons import ClusterAddons, ClusterAddonsArgs
+from infra.alicloud.environment import ClusterAddons, ClusterAddonsArgs
 from infra.errors import RefusalError
 from infra.settings.images import ImageSettings
 from infra.settings.monitoring import LogSettings, MonitoringSettings

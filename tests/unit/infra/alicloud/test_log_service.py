@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.alicloud.log_service import collection_manifest
+from infra.alicloud.environment import collection_manifest
 from infra.errors import RefusalError
 from infra.settings.monitoring import LogSettings
 from tests.tables import each_row

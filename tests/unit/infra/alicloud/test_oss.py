@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from infra.alicloud.oss import policy_statements, volume_manifest
-from infra.alicloud.rrsa import trust_document
+from infra.alicloud.oss import policy_statements, trust_document, volume_manifest
 from infra.settings.storage import OssMountSettings
 from tests.tables import each_row
 

@@ -7,7 +7,7 @@ import pulumi_kubernetes as kubernetes
 import pytest
 from pydantic import ValidationError
 
-from infra.alicloud.trunk_networks import PodNetworkings, PodNetworkingsArgs
+from infra.alicloud.environment import PodNetworkings, PodNetworkingsArgs
 from infra.pod_network_modes import TrunkEni, pod_labels
 from infra.settings.trunk_networks import PodNetworkingSettings
 from tests.recording_engine import UNKNOWN, record

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.monitoring import NAMESPACE, NODE_NAMESPACE
-from infra.monitoring.crds import CRDS
+from infra.monitoring.stack import CRDS
 from tests.tables import each_row
 from tools.stacks.engine import stack_config
 

@@ -2,8 +2,7 @@
 
 from tests.tables import each_row
 from tools.acceptance.findings import Entry, Findings
-from tools.acceptance.masking import MASK, masked
-from tools.acceptance.report import Heading, markdown, summary
+from tools.acceptance.report import MASK, Heading, markdown, masked, summary
 from tools.acceptance.runner import Step
 
 HEADING = Heading(

@@ -10,16 +10,12 @@ from tests.pod_security import violations
 from tools.acceptance import inventory
 from tools.acceptance.findings import Findings, SkippedError, StepFailedError
 from tools.acceptance.program import measurement_args, probe_args
-from tools.acceptance.steps.account import account
-from tools.acceptance.steps.all_steps import ALL
+from tools.acceptance.steps.all_steps import ALL, account, dashboards, networks, spot_loss
 from tools.acceptance.steps.cluster import cluster
-from tools.acceptance.steps.dashboards import dashboards
 from tools.acceptance.steps.gpus import gpu_job, hardware_check, reports_in, scale_in, scale_out
 from tools.acceptance.steps.leftovers import leftovers
-from tools.acceptance.steps.networks import networks
 from tools.acceptance.steps.nodes import gpu_nodes, nodes
 from tools.acceptance.steps.sharing import shared_gpu_pod, sharing
-from tools.acceptance.steps.spot import spot_loss
 from tools.acceptance.workload_requests import check, from_data, measurements, probe, to_data
 from trainer.common import command_line
 from trainer.hardware_check import report as check_report

@@ -2,8 +2,8 @@
 
 import json
 
-from tools.images.annotations import annotated, provenance
 from tools.images.oci import LAYER, Layout, RunConfig
+from tools.images.trainer_image import annotated, provenance
 
 
 def image(layout: Layout, content: bytes):

@@ -1,7 +1,7 @@
 import threading
 from pathlib import Path
 
-from tools.local_cluster.locking import exclusive
+from tools.local_cluster.cluster import exclusive
 
 
 def is_waited_for(file: Path) -> bool:

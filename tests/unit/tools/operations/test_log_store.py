@@ -5,7 +5,7 @@ import pytest
 from athanor.inspection.log_store import LogStore, LogStoreError, Origin, RejectedQueryError, origin, quoted
 from infra.monitoring import NAMESPACE, VICTORIA_LOGS_PORT
 from tests.unit.tools.operations.stored_logs import StoredLogs
-from tools.operations.log_store import NoLogStoreError, log_store
+from tools.operations.commands import NoLogStoreError, log_store
 from tools.process import CommandError
 
 POD = "run-0a1b2c3d-worker-0"

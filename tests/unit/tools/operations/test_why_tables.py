@@ -2,7 +2,7 @@
 
 from tests.tables import each_row
 from tests.unit.athanor.inspection.cluster_objects import NOW, case, container, drawn, gpu_spec, group, job, pod, task
-from tools.operations.why_tables import why_tables
+from tools.operations.commands import why_tables
 
 
 def test_why_shows_the_job_its_place_and_its_pods():

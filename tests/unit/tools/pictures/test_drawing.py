@@ -13,9 +13,8 @@ from tests.unit.tools.operations.dashboards import hostile
 from tests.unit.tools.operations.dashboards.fake_prometheus import FakePrometheus, serving
 from tools.operations.dashboards.commands import View, draw
 from tools.operations.dashboards.prometheus import Prometheus
-from tools.pictures.board_svg import CURVES, NUMBERS, board_svg
-from tools.pictures.chart_svg import Area, chart, legend
-from tools.pictures.terminal_svg import end_of_output, terminal_svg
+from tools.pictures.board_svg import CURVES, NUMBERS, Area, board_svg, chart, legend
+from tools.pictures.commands import end_of_output, terminal_svg
 
 NOW = 1_800_000_000.0
 BOLD, GREEN, PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[0m"

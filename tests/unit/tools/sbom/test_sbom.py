@@ -11,10 +11,9 @@ import pytest
 from tests.tables import each_row
 from tools.paths import REPOSITORY
 from tools.sbom import __main__ as command
+from tools.sbom.__main__ import graph_bill, pinned
 from tools.sbom.cyclonedx_json import bill_text, first_problem, package_url
-from tools.sbom.go_modules import graph_bill
 from tools.sbom.package import Bill, Package, Subject
-from tools.sbom.python_pins import pinned
 from tools.toolchain.tool import GRAPHS
 
 GO_MOD = """module example/graph // of ours

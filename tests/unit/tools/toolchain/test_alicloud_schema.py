@@ -5,9 +5,8 @@ import json
 import pytest
 
 from tools.toolchain import ToolchainError, go_build
-from tools.toolchain.alicloud_schema import write_empty_schema, write_schema
 from tools.toolchain.catalogue import ALICLOUD_PROVIDER, TOOLS
-from tools.toolchain.go_build import GraphBuild
+from tools.toolchain.go_build import GraphBuild, write_empty_schema, write_schema
 from tools.toolchain.go_command import Go
 from tools.toolchain.tool import ALICLOUD_GRAPH
 

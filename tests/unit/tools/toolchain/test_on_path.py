@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tools.toolchain import on_path
+from tools.toolchain import acquire
 from tools.toolchain.catalogue import TOOLS
 from tools.toolchain.versions import Version
 
@@ -19,14 +19,14 @@ def says(version):
 
 def test_a_fitting_program_is_taken(programs):
     programs("kubectl", f'test "$*" = "version --client" && {says(PINNED)}')
-    assert on_path.find_on_path(KUBECTL) == (programs("other", "").parent, PINNED)
+    assert acquire.find_on_path(KUBECTL) == (programs("other", "").parent, PINNED)
 
 
 def test_the_first_fitting_one_is_taken_even_if_another_comes_first(programs):
     programs("kubectl", says("1.20.0"), "first")
     programs("kubectl", says("1.32.4-dispatcher"), "second")
     third = programs("kubectl", says(PINNED), "third")
-    assert on_path.find_on_path(KUBECTL) == (third.parent, PINNED)
+    assert acquire.find_on_path(KUBECTL) == (third.parent, PINNED)
 
 
 def test_a_program_is_asked_for_its_version_once_until_it_changes(programs, monkeypatch, tmp_path):
@@ -34,17 +34,17 @@ def test_a_program_is_asked_for_its_version_once_until_it_changes(programs, monk
     program = programs("kubectl", script)
     (tmp_path / "link").symlink_to(program.parent)
     monkeypatch.setenv("PATH", f"{tmp_path}/link:{program.parent}")
-    assert on_path.find_on_path(KUBECTL) == on_path.find_on_path(KUBECTL)
+    assert acquire.find_on_path(KUBECTL) == acquire.find_on_path(KUBECTL)
     assert (tmp_path / "asked").read_text() == "asked\n"
     program.write_text(program.read_text().replace(str(PINNED), "1.20.0"))
-    assert on_path.find_on_path(KUBECTL) is None
+    assert acquire.find_on_path(KUBECTL) is None
 
 
 @pytest.mark.parametrize("script", ["exit 3", "echo hello", "printf '\\377\\376'", "exec /bin/sleep 60"])
 def test_a_program_that_prints_no_version_or_hangs_is_not_taken(programs, monkeypatch, script):
-    monkeypatch.setattr(on_path, "_PROBE_SECONDS", 0.2 if "sleep" in script else 60)
+    monkeypatch.setattr(acquire, "_PROBE_SECONDS", 0.2 if "sleep" in script else 60)
     programs("kubectl", script)
-    assert on_path.find_on_path(KUBECTL) is None
+    assert acquire.find_on_path(KUBECTL) is None
 
 
 def test_wrappers_of_our_own_environments_are_not_taken_for_the_tool(programs, monkeypatch, tmp_path, own_folders):
@@ -53,21 +53,21 @@ def test_wrappers_of_our_own_environments_are_not_taken_for_the_tool(programs, m
     link = tmp_path / "link"
     link.symlink_to(wrapper.parent)
     monkeypatch.setattr(sys, "executable", str(wrapper.parent / "python"))
-    assert on_path.find_on_path(KUBECTL) is None
+    assert acquire.find_on_path(KUBECTL) is None
     monkeypatch.setenv("PATH", str(link))
-    assert on_path.find_on_path(KUBECTL) is None
+    assert acquire.find_on_path(KUBECTL) is None
     (own_folders.parent / "cache" / "venv" / "3.11-other").mkdir(parents=True)
     programs("kubectl", says(PINNED), "cache/venv/3.11-other/bin")
-    assert on_path.find_on_path(KUBECTL) is None
+    assert acquire.find_on_path(KUBECTL) is None
 
 
 def test_the_engine_is_taken_only_with_its_language_host_next_to_it(programs):
     newer = Version(PULUMI.version.major, PULUMI.version.minor + 1, 0)
     programs("pulumi", f"echo v{newer}")
-    assert on_path.find_on_path(PULUMI) is None
+    assert acquire.find_on_path(PULUMI) is None
     for name in ("pulumi-language-python", "pulumi-language-python-exec"):
         folder = programs(name, "").parent
-    assert on_path.find_on_path(PULUMI) == (folder, newer)
+    assert acquire.find_on_path(PULUMI) == (folder, newer)
 
 
 def test_the_engine_is_found_behind_a_link(programs, monkeypatch, tmp_path):
@@ -77,9 +77,9 @@ def test_the_engine_is_found_behind_a_link(programs, monkeypatch, tmp_path):
     links.mkdir()
     (links / "pulumi").symlink_to(folder / "pulumi")
     monkeypatch.setenv("PATH", str(links))
-    assert on_path.find_on_path(PULUMI) == (folder, PULUMI.version)
+    assert acquire.find_on_path(PULUMI) == (folder, PULUMI.version)
 
 
 def test_what_goes_into_an_image_is_never_taken_from_the_machine(programs):
     programs("coredns", f"echo CoreDNS-{TOOLS['coredns'].version}")
-    assert on_path.find_on_path(TOOLS["coredns"]) is None
+    assert acquire.find_on_path(TOOLS["coredns"]) is None

@@ -15,8 +15,7 @@ from tests.tables import each_row
 from tools.toolchain import vendor
 from tools.toolchain.catalogue import TOOLS
 from tools.toolchain.tool import Vendor
-from tools.toolchain.vendor import UnreachableError, VendorError, Vendors, published_checksum
-from tools.toolchain.vendor_digests import DIGESTS
+from tools.toolchain.vendor import DIGESTS, UnreachableError, VendorError, Vendors, published_checksum
 
 KUBELET = TOOLS["kubelet"]
 PROGRAM = b"#!/bin/sh\n"

@@ -12,9 +12,8 @@ from torch import nn
 
 from tests.tables import each_row
 from trainer.model_repository import model_file, torchscript
-from trainer.pytorch.compression.builder import VariantBuilder
+from trainer.pytorch.compression.builder import VariantBuilder, fine_tune
 from trainer.pytorch.compression.config import VARIANTS, CompressionConfig
-from trainer.pytorch.compression.pruning import fine_tune
 from trainer.pytorch.compression.samples import Samples
 from trainer.pytorch.data.digits import DigitsConfig
 from trainer.pytorch.export import publish

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from trainer.helpers.hardware import hardware
-from trainer.pytorch.device import choose_device
-from trainer.pytorch.distributed import Distributed, DistributedConfig
+from trainer.pytorch.distributed import Distributed, DistributedConfig, choose_device
 from trainer.training import nvidia_driver
 from trainer.training.nvidia_driver import driver_version, shows_gpus
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainer.pytorch.float32_products import use
 from trainer.pytorch.loop import Trainer
-from trainer.pytorch.precision import PrecisionConfig
+from trainer.pytorch.precision import PrecisionConfig, use
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 

@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from trainer.network_benchmark import report
-from trainer.network_benchmark.__main__ import main
+from trainer.network_benchmark.__main__ import build_model, images_per_second, main
 from trainer.network_benchmark.all_reduce import LARGEST_BYTES, AllReduce, WrongSumError, bandwidths, measure, sizes
 from trainer.network_benchmark.config import parse
-from trainer.network_benchmark.images import build_model, images_per_second
 from trainer.network_benchmark.result import FOLDER, Result, read_all, write
 
 pytestmark = pytest.mark.long

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.tables import each_row
 from tests.unit.trainer.serve.test_request import body, spec, tensor
 from trainer.serve.errors import RequestError
-from trainer.serve.protocol import flat_numbers, request
+from trainer.serve.protocol import request
 
 NUMBERS = st.one_of(
     st.integers(-(2**65), 2**65), st.floats(allow_nan=False, allow_infinity=False), st.integers(-300, 300)
@@ -32,7 +32,7 @@ def outcome(text, model):
 
 def outcome_of_the_general_reader(text, model, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(flat_numbers, "parse", lambda *_: None)
+        patched.setattr(request, "parse", lambda *_: None)
         return outcome(text, model)
 
 
@@ -67,7 +67,7 @@ def test_both_agree_on_damaged_texts(cut, instead):
 )
 def test_usual_requests_need_no_object_for_each_number(document):
     text = json.dumps(document).encode()
-    parsed = flat_numbers.parse(text, spec(inputs=("x", "w")))
+    parsed = request.parse(text, spec(inputs=("x", "w")))
     assert parsed is not None
     for place, entry in enumerate(parsed["inputs"]):
         assert isinstance(entry["data"], np.ndarray)
@@ -97,4 +97,4 @@ def test_usual_requests_need_no_object_for_each_number(document):
     ],
 )
 def test_all_else_is_left_to_the_general_reader(text):
-    assert flat_numbers.parse(text, spec()) is None
+    assert request.parse(text, spec()) is None

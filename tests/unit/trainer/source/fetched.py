@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from trainer.source.destination import OWN_FOLDER
+from trainer.source.__main__ import OWN_FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path

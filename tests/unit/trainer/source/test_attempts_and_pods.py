@@ -14,9 +14,8 @@ import pytest
 
 from tests.fixtures.git_server import GitServer, Hold, git
 from tests.unit.trainer.source.fetched import files, record_of
-from trainer.source.__main__ import main
+from trainer.source.__main__ import OWN_FOLDER, main
 from trainer.source.config import SourceConfig
-from trainer.source.destination import OWN_FOLDER
 
 pytestmark = pytest.mark.long
 

@@ -11,7 +11,7 @@ import pytest
 from tests.fixtures.git_server import GitServer
 from tests.unit.trainer.source.conftest import PASSWORD
 from tests.unit.trainer.source.fetched import files
-from trainer.source.destination import OWN_FOLDER
+from trainer.source.__main__ import OWN_FOLDER
 
 
 @pytest.fixture

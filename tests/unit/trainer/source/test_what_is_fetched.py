@@ -9,7 +9,7 @@ import pytest
 
 from tests.fixtures.git_server import git
 from tests.unit.trainer.source.fetched import files, record_of
-from trainer.source.destination import OWN_FOLDER
+from trainer.source.__main__ import OWN_FOLDER
 
 
 def test_a_branch(repository, fetch, destination, capfd):

@@ -172,7 +172,7 @@ def test_a_stop_signal_ends_the_wait_for_the_last_scrape(served):
 
 def test_where_nobody_ever_reads_a_run_does_not_stay(served, monkeypatch):
     metrics, _ = served
-    monkeypatch.setattr("trainer.training.last_scrape.FIRST_SCRAPE_SECONDS", 0)
+    monkeypatch.setattr("trainer.training.metrics.FIRST_SCRAPE_SECONDS", 0)
     metrics.finish(stop_requested=lambda: False)
 
 

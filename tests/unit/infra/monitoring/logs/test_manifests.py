@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from infra.build import simulated_node_manifest
 from infra.monitoring import NAMESPACE, NODE_NAMESPACE, PROMETHEUS, VICTORIA_LOGS_PORT, VLAGENT
 from infra.monitoring.logs import CLAIM, collector, store
 from infra.monitoring.logs.manifests import LogArgs, log_manifests
 from infra.offers import GPU_TAINT
 from infra.settings.monitoring import LogSettings, VolumeSettings
-from infra.simulated_nodes import simulated_node_manifest
 from infra.storage import ClassVolumes, NodeFolders
 from tests.pod_security import all_containers, pod_specs, violations
 from tests.tables import each_row

@@ -7,8 +7,8 @@ import pytest
 
 from infra.gpu.dcgm_exporter import COUNTERS
 from infra.monitoring.rules import areas, rule_manifests
+from infra.monitoring.rules.gpu import SEVERITIES, XIDS
 from infra.monitoring.rules.nodes import PLATFORM_NAMESPACES
-from infra.monitoring.rules.xid import SEVERITIES, XIDS
 from infra.settings.alert_thresholds import AlertThresholds
 from tests.tables import each_row
 from tests.unit.infra.monitoring.rules.queries import metrics_of

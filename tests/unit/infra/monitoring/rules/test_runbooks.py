@@ -5,8 +5,8 @@ import re
 import promql_parser
 
 from infra.monitoring.rules import areas
+from infra.monitoring.rules.gpu import XIDS
 from infra.monitoring.rules.rule import RUNBOOKS
-from infra.monitoring.rules.xid import XIDS
 from infra.settings.alert_thresholds import AlertThresholds
 from infra.settings.stack import Settings
 from infra.settings.tree import every_field

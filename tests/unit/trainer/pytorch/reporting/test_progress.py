@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from trainer.pytorch.loop import Trainer
-from trainer.pytorch.reporting import pace
+from trainer.pytorch.reporting import reporter
 from trainer.pytorch.reporting.memory import peak_bytes
-from trainer.pytorch.reporting.pace import Pace
+from trainer.pytorch.reporting.reporter import Pace
 
 
 @pytest.fixture
 def clock(monkeypatch):
     now = SimpleNamespace(seconds=1000.0)
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now.seconds)
+    monkeypatch.setattr(reporter.time, "monotonic", lambda: now.seconds)
     return now
 
 
