@@ -41,7 +41,7 @@ ENVOY_GATEWAY_CRDS = (
     "gateway.envoyproxy.io_envoyproxies",
     "gateway.envoyproxy.io_securitypolicies",
 )
-_UNSIGNED_FIELDS = (
+_UNSIGNED = (
     "consecutive5XxErrors",
     "consecutiveGatewayErrors",
     "consecutiveLocalOriginFailures",
@@ -76,9 +76,7 @@ def crd_manifests() -> dict[str, Manifest]:
     """
     return {
         **read_crds(gateway_api_folder(), GATEWAY_API_CRDS, "the Gateway API"),
-        **read_crds(
-            envoy_gateway_folder(), ENVOY_GATEWAY_CRDS, "Envoy Gateway", dict.fromkeys(_UNSIGNED_FIELDS, UNSIGNED)
-        ),
+        **read_crds(envoy_gateway_folder(), ENVOY_GATEWAY_CRDS, "Envoy Gateway", dict.fromkeys(_UNSIGNED, UNSIGNED)),
     }
 
 
