@@ -24,6 +24,8 @@ VOLCANO_QUEUES = ("default", "root")
 KUBERNETES_CLASSES = "system-"
 """How names of PriorityClasses begin that Kubernetes keeps for what a cluster cannot do without."""
 CONTROL_PLANE_TAINTS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+CAPABILITIES = ("IPC_LOCK", "NET_BIND_SERVICE", "SYS_RESOURCE")
+"""Capabilities that containers may add: what RDMA needs, and a port below 1024."""
 
 SERVICES = ("/services",)
 NETWORK_POLICIES = ("networking.k8s.io/networkpolicies",)
@@ -129,6 +131,25 @@ class Nothing:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Off:
+    """A switch that is not on."""
+
+    required: bool = False
+
+    def holds(self, value: object) -> bool:
+        """Whether it is off."""
+        return not value
+
+    def cel(self, value: str) -> str:
+        """Return the same in CEL."""
+        return f"!{value}"
+
+    def value_text(self, value: str) -> str:  # noqa: ARG002 - it is on
+        """Return that it is on."""
+        return '"true"'
+
+
+@dataclass(frozen=True, kw_only=True)
 class Something:
     """A list with elements."""
 
@@ -176,7 +197,7 @@ class AwayFrom:
         return f"{value}.cidr"
 
 
-Limit: TypeAlias = OneOf | NoneOf | AtMost | Nothing | Something | AwayFrom
+Limit: TypeAlias = OneOf | NoneOf | AtMost | Nothing | Off | Something | AwayFrom
 """What a field may be; each says it of a value here, and in CEL of a field that is there."""
 
 
@@ -228,6 +249,32 @@ _PODS = (
         limit="lets Kubernetes create a claim for each pod, whatever its author may create",
         fix="use an emptyDir, or mount a claim that exists",
     ),
+)
+# Pod Security refuses them, too, but at the level `privileged`, for which the host's network is the reason.
+_NODE_LIMIT = "gives the pod its node, and what all others there have"
+_CONTAINERS = ("containers", "initContainers")
+_OF_NODES = tuple(
+    Demand(
+        name=f"{name}{number}",
+        on=WITH_PODS,
+        of_pods=True,
+        path=path,
+        allowed=allowed,
+        limit=_NODE_LIMIT,
+        fix=fix,
+    )
+    for name, allowed, fix, paths in (
+        ("hostPath", Nothing(), "mount a claim", ["volumes[].hostPath"]),
+        ("hostNamespace", Off(), "omit it", ["hostPID", "hostIPC"]),
+        ("privileged", Off(), "omit it", [f"{each}[].securityContext.privileged" for each in _CONTAINERS]),
+        (
+            "capability",
+            OneOf(values=CAPABILITIES),
+            f"use {', '.join(CAPABILITIES)} or none",
+            [f"{each}[].securityContext.capabilities.add[]" for each in _CONTAINERS],
+        ),
+    )
+    for number, path in enumerate(paths)
 )
 _SERVICES = (
     Demand(
@@ -358,6 +405,7 @@ def demands(queues: Iterable[str] = (), priority_classes: Iterable[str] = ()) ->
             )
         ),
         *_PODS,
+        *_OF_NODES,
         *_SIZES,
     )
 

@@ -96,6 +96,10 @@ def pod(**spec: Any) -> Manifest:
     return {"containers": [{"name": "main", "image": "own:1"}], **spec}
 
 
+def contained(**security: Any) -> Manifest:
+    return {"containers": [{"name": "main", "image": "own:1", "securityContext": security}]}
+
+
 def job(*tasks: Manifest, **spec: Any) -> Manifest:
     given = {"queue": "research", "schedulerName": "volcano", "tasks": list(tasks) or [task()], **spec}
     return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {}, "spec": given}
@@ -164,6 +168,16 @@ REFUSED: list[tuple[Manifest, str, str]] = [
     (deployment(tolerations=CONTROL_PLANE), TEAM, "tolerations[].key = node-role.kubernetes.io/control-plane"),
     (one_pod(tolerations=EVERY_TAINT), VOLCANO_ACCOUNT, "tolerations[].key = nothing"),
     (deployment(volumes=EPHEMERAL), TEAM, "volumes[].ephemeral = given: lets Kubernetes create a claim"),
+    (
+        deployment(volumes=[{"name": "root", "hostPath": {"path": "/"}}]),
+        TEAM,
+        "volumes[].hostPath = given: gives the pod",
+    ),
+    (job(task(hostPID=True)), TEAM, "hostPID = true: gives the pod its node"),
+    (one_pod(hostIPC=True), VOLCANO_ACCOUNT, "hostIPC = true"),
+    (job(task(**contained(privileged=True))), TEAM, "containers[].securityContext.privileged = true"),
+    (job(task(initContainers=contained(privileged=True)["containers"])), TEAM, "initContainers[].securityContext.priv"),
+    (deployment(**contained(capabilities={"add": ["IPC_LOCK", "SYS_ADMIN"]})), TEAM, "capabilities.add[] = SYS_ADMIN:"),
     (job(volumes=[{"mountPath": "/a", "volumeClaim": CLAIM["spec"]}]), TEAM, "spec.volumes[].volumeClaim = given"),
     (job(task(2**31 - 1)), TEAM, "spec.tasks[].replicas = 2147483647: a role has at most 1000 pods"),
     (job(*({**task(), "name": f"role-{number}"} for number in range(17))), TEAM, "spec.tasks = 17"),
@@ -174,8 +188,6 @@ REFUSED: list[tuple[Manifest, str, str]] = [
     (to_range("0.0.0.0/0", "169.254.0.0/16", "100.100.100.201/32"), TEAM, "opens the metadata"),
     (to_range("169.254.169.254/32"), TEAM, "= 169.254.169.254/32: opens the metadata"),
     (to_range("100.64.0.0/10"), TEAM, "= 100.64.0.0/10: opens the metadata"),
-    (config_map("athanor-platform"), TEAM, "metadata.name = athanor-platform: describes the platform"),
-    (config_map("athanor-run"), TEAM, "metadata.name = athanor-run"),
 ]
 ADMITTED: list[tuple[Manifest, str]] = [
     (service(), TEAM),
@@ -184,6 +196,7 @@ ADMITTED: list[tuple[Manifest, str]] = [
     (command(action="ResumeJob"), TEAM),
     (job(priorityClassName="team.high"), TEAM),
     (job(task(1000, priorityClassName="team.low", tolerations=[{"key": "gpu", "operator": "Exists"}])), TEAM),
+    (job(task(hostNetwork=True, **contained(privileged=False, capabilities={"add": ["IPC_LOCK"]}))), TEAM),
     (deployment(1000, priorityClassName="team.high"), TEAM),
     (one_pod(priorityClassName="of-the-cluster"), VOLCANO_ACCOUNT),
     (pod_group(queue="production"), VOLCANO_ACCOUNT),
@@ -192,7 +205,7 @@ ADMITTED: list[tuple[Manifest, str]] = [
     (to_range("0.0.0.0/0", "169.0.0.0/8", "100.64.0.0/10"), TEAM),
     (to_range("2001:db8::/32"), TEAM),
     (config_map("athanor-source-0"), TEAM),
-    (config_map("athanor-platform"), ADMINISTRATOR),
+    (config_map("athanor-platform"), TEAM),  # a preview's dry run
 ]
 
 
@@ -233,14 +246,20 @@ def test_volcano_has_rights_on_secrets_in_the_workloads_namespace_alone(server):
     assert [status for status, _ in asked] == [404, 403, 403]
 
 
-def test_a_team_neither_changes_nor_deletes_what_describes_the_platform(server):
-    administrator, manifest = server.by[ADMINISTRATOR], config_map("athanor-platform")
-    administrator.request("POST", path_of(manifest), manifest)
-    named = f"{path_of(manifest)}/athanor-platform"
-    for method, body in (("DELETE", None), ("PATCH", {"metadata": {"annotations": {"athanor.dev/outputs": "{}"}}})):
-        status, answer = server.by[TEAM].ask(method, named, body, MERGE)
-        assert (status, "describes the platform" in answer["message"]) == (403, True), answer
-    administrator.request("DELETE", named)
+@pytest.mark.parametrize("name", ["athanor-platform", "athanor-run"])
+def test_a_team_neither_creates_nor_changes_nor_deletes_what_describes_the_platform(server, name):
+    administrator, manifest = server.by[ADMINISTRATOR], config_map(name)
+    path = path_of(manifest)
+    refused = [server.by[TEAM].ask("POST", path, manifest)]
+    administrator.request("POST", path, manifest)
+    change = {"metadata": {"annotations": {"athanor.dev/outputs": "{}"}}}
+    refused += [
+        server.by[TEAM].ask("PATCH", f"{path}/{name}", change, MERGE),
+        server.by[TEAM].ask("DELETE", f"{path}/{name}"),
+    ]
+    administrator.request("DELETE", f"{path}/{name}")
+    for status, answer in refused:
+        assert (status, f"metadata.name = {name}: describes the platform" in answer["message"]) == (403, True), answer
 
 
 def test_what_was_there_before_may_be_labelled_but_not_changed(server):

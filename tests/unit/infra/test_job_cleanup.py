@@ -40,7 +40,7 @@ def test_nothing_of_it_is_there_by_default(local_stack):
 
 
 def test_its_account_may_list_jobs_and_remove_pods_in_the_workloads_namespace_alone(stack):
-    [role], [binding] = stack.of_kind("Role"), stack.of_kind("RoleBinding")
+    role, binding = stack.one("job-cleanup-role"), stack.one("job-cleanup-rolebinding")
     account = stack.one("job-cleanup-serviceaccount").inputs["metadata"]
     assert role.inputs["metadata"]["namespace"] == binding.inputs["metadata"]["namespace"] == "team"
     assert role.inputs["rules"] == [
