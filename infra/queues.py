@@ -28,7 +28,7 @@ class QueueLimits:
     deserved: Mapping[str, str] = field(default_factory=dict[str, str])
     """Its share: others may use it while it is idle, and lose it when the queue wants it back."""
     guarantee: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Kept for it alone, idle or not."""
+    """SweepFolder for it alone, idle or not."""
     capability: Mapping[str, str] = field(default_factory=dict[str, str])
     """The most that it can use."""
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from athanor.dev import keeper
 from athanor.dev.arguments import DEFAULT_IDLE
-from athanor.dev.same import check_same, idle_seconds, in_words
+from athanor.dev.folder_lock import Successor, take, wait_for
+from athanor.dev.pod_options import check_same, idle_seconds, in_words
 from athanor.dev.session import Forwards, Session
 from athanor.dev.sides import COULD_RUN, OwnFolder
 from athanor.dev.ssh import PORT, public_key, start_server, write_entry
 from athanor.dev.tree import ALIVE
-from athanor.dev.turns import Successor, take, wait_for
 from athanor.inspection.control_characters import printable
 from athanor.inspection.objects import JOBS
 from athanor.run.command import start

@@ -7,7 +7,7 @@ import threading
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
-from athanor.dev.left import LeftAlone
+from athanor.dev.not_copied import LeftAlone
 from athanor.dev.sides import LostError, PodFolder
 from athanor.dev.sync import Sync
 from athanor.inspection.control_characters import printable

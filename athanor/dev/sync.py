@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from athanor.dev.left import LeftAlone
+    from athanor.dev.not_copied import LeftAlone
 
 
 class Side(Protocol):

@@ -21,6 +21,7 @@ from athanor.run.options import refused_in_options
 from athanor.run.program_text import program_in_cluster, program_in_stack
 from athanor.run.recorded import recorded
 from athanor.run.run_file import as_yaml
+from athanor.runs.background import meanwhile
 from athanor.runs.cluster import Cluster
 from athanor.runs.elsewhere import check_is_here, host
 from athanor.runs.ending import exit_status
@@ -29,7 +30,6 @@ from athanor.runs.follow import follow_to_the_end
 from athanor.runs.history import Seen
 from athanor.runs.job import GOING_ON, phase_of
 from athanor.runs.login_name import login_name
-from athanor.runs.meanwhile import meanwhile
 from athanor.runs.prices import amount, gpu_prices
 from athanor.runs.stack import (
     Declaration,

@@ -12,6 +12,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.objects import JOB_NAME, JOBS, mark
+from athanor.runs.background import meanwhile
 from athanor.runs.cluster import Cluster
 from athanor.runs.elsewhere import is_elsewhere
 from athanor.runs.ending import exit_status
@@ -20,7 +21,6 @@ from athanor.runs.history import Seen
 from athanor.runs.job import ENDED, phase_of
 from athanor.runs.listing import ELSEWHERE, Listed, Run, describe, table
 from athanor.runs.location import all_runs
-from athanor.runs.meanwhile import meanwhile
 from athanor.runs.pod_series import series_of
 from athanor.runs.prices import gpu_prices
 from athanor.runs.state_files import PROJECT

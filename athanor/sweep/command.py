@@ -13,9 +13,9 @@ from athanor.run.options import refused_in_options
 from athanor.runs.cluster import Cluster
 from athanor.runs.ending import exit_status
 from athanor.sweep.arguments import add_sweep
-from athanor.sweep.kept import Kept
 from athanor.sweep.plan import read_plan
 from athanor.sweep.space import fill
+from athanor.sweep.sweep_folder import SweepFolder
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if name is None:
         return _begin(arguments)
     _check_alone(arguments)
-    kept = Kept.of(name)
+    kept = SweepFolder.of(name)
     plan = kept.plan.with_changes(arguments.trials, arguments.parallel, arguments.then)
     work = _work()
     return work.delete(kept, plan) if arguments.delete else work.continue_sweep(kept, plan, as_json=arguments.json)
@@ -60,7 +60,7 @@ def _begin(arguments: argparse.Namespace) -> int:
         "namespace": arguments.namespace,
     }
     plan = plan.model_copy(update={"cluster": where})
-    kept = Kept.of(plan.name)
+    kept = SweepFolder.of(plan.name)
     kept.check_is_new()
     work.check_names_are_free(plan)
     kept.create(plan, source)

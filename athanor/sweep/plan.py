@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from athanor.sweep.parameter import MOST_POINTS, Parameter
 from athanor.sweep.space import check_grid, check_template, read_space
-from athanor.sweep.then import read_then
+from athanor.sweep.then_option import read_then
 from infra.errors import RefusalError
 from workloads.checks import check_name, check_range
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from athanor.runs.cluster import Cluster
-    from athanor.sweep.kept import Kept
     from athanor.sweep.plan import Plan
+    from athanor.sweep.sweep_folder import SweepFolder
 
 STARTING, LOST, GONE, UNKNOWN = "starting", "lost", "gone", "unknown"
 """Phases in addition to Volcano's: a run whose command has not ended, one that nobody started to the end, one whose job
@@ -82,7 +82,7 @@ class Runs(Protocol):
 class ClusterRuns:
     """Runs of the user's cluster. Each command is a process of its own, which neither Ctrl-C nor a kill here ends."""
 
-    def __init__(self, cluster: Cluster, plan: Plan, kept: Kept, lock: int) -> None:
+    def __init__(self, cluster: Cluster, plan: Plan, kept: SweepFolder, lock: int) -> None:
         self._cluster, self._plan, self._kept, self._lock = cluster, plan, kept, lock
         self._starts: dict[str, subprocess.Popen[bytes]] = {}
         self._deletions: dict[str, subprocess.Popen[bytes]] = {}

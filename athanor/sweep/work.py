@@ -17,7 +17,7 @@ from athanor.sweep.plan import run_name
 from athanor.sweep.runs import GONE, LOST, ClusterRuns, StartError
 from athanor.sweep.space import fill
 from athanor.sweep.table import lines, live, table, to_json
-from athanor.sweep.then import FOLDER, RUN
+from athanor.sweep.then_option import FOLDER, RUN
 from athanor.sweep.trials import Trials
 from infra.errors import RefusalError
 from workloads.pods import OUTPUT_PATH
@@ -25,9 +25,9 @@ from workloads.pods import OUTPUT_PATH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from athanor.sweep.kept import Kept
     from athanor.sweep.plan import Plan
     from athanor.sweep.runs import Runs
+    from athanor.sweep.sweep_folder import SweepFolder
 
 _OF_ONE_POD = (
     "no-code", "cache", "image", "run-as-user", "writable-root", "env", "secret", "egress", "volume", "queue",
@@ -78,7 +78,7 @@ _DELETIONS = 4
 """At a time: each is an engine of its own."""
 
 
-def continue_sweep(kept: Kept, plan: Plan, *, as_json: bool) -> int:
+def continue_sweep(kept: SweepFolder, plan: Plan, *, as_json: bool) -> int:
     """Work on a sweep until it ends; return the exit status.
 
     Raises:
@@ -118,7 +118,7 @@ def continue_sweep(kept: Kept, plan: Plan, *, as_json: bool) -> int:
         return 0 if trials.best() is not None and (then is None or then["completed"]) else FAILED
 
 
-def _then(kept: Kept, plan: Plan, trials: Trials, lock: int) -> dict[str, Any] | None:
+def _then(kept: SweepFolder, plan: Plan, trials: Trials, lock: int) -> dict[str, Any] | None:
     """Run the command of --then; return its run and whether it completed, or None without one."""
     if not plan.then:
         return None
@@ -144,7 +144,7 @@ def check_names_are_free(plan: Plan) -> None:
         raise RefusalError("--name", plan.name, limit, f"choose another, or `athanor delete {min(taken)}` first")
 
 
-def _not_started(kept: Kept, trials: Trials, plan: Plan, error: StartError) -> int:
+def _not_started(kept: SweepFolder, trials: Trials, plan: Plan, error: StartError) -> int:
     _warn(f"athanor sweep: {error}")
     if any(trials.place(trial.number) for trial in trials.all()):
         _warn(f"running trials continue; to start the others: athanor sweep --resume {plan.name}")
@@ -153,7 +153,7 @@ def _not_started(kept: Kept, trials: Trials, plan: Plan, error: StartError) -> i
     return FAILED
 
 
-def delete(kept: Kept, plan: Plan) -> int:
+def delete(kept: SweepFolder, plan: Plan) -> int:
     """Delete the runs of a sweep and what is kept of it; return the exit status.
 
     Raises:

@@ -12,7 +12,7 @@ import pytest
 from athanor.command_line import parser
 from athanor.dev import command as module
 from athanor.dev.command import _await_pod, _described, _pod, name_of, name_of_pod
-from athanor.dev.same import in_words
+from athanor.dev.pod_options import in_words
 from athanor.run.command import Started
 from athanor.run.recorded import recorded
 from infra.errors import RefusalError

@@ -21,11 +21,11 @@ from athanor.dev import command as command_module
 from athanor.dev import session as module
 from athanor.dev import sides
 from athanor.dev.command import _work
+from athanor.dev.folder_lock import take
 from athanor.dev.keeper import keep
 from athanor.dev.session import Forwards, Session
 from athanor.dev.sides import OwnFolder
 from athanor.dev.tree import ALIVE
-from athanor.dev.turns import take
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from athanor.dev.left import LeftAlone
+from athanor.dev.not_copied import LeftAlone
 from athanor.dev.sides import OwnFolder, PodFolder
 from athanor.dev.sync import Sync
 

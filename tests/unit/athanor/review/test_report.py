@@ -171,7 +171,7 @@ def test_alerts_and_dashboards_are_named() -> None:
     board = {"title": "Fleet", "panels": []}
     boards = [{"data": {"fleet.json": json.dumps({**board, "panels": panels})}} for panels in ([], [{"id": 1}])]
     text = reported(
-        step("update", RULES, "rules", rules("Gone", "Kept", "Moved"), rules("Kept", "New")),
+        step("update", RULES, "rules", rules("Gone", "SweepFolder", "Moved"), rules("SweepFolder", "New")),
         step("create", RULES, "more", new=rules("Moved")),
         step("update", RULES, "other", rules("Slower"), rules("Slower", expression="up == 1")),
         step("update", CONFIG_MAP, "board", *boards),

@@ -12,7 +12,7 @@ import pytest
 
 from athanor.command_line import main
 from athanor.sweep import work
-from athanor.sweep.kept import Kept
+from athanor.sweep.sweep_folder import SweepFolder
 from athanor.sweep.work import options_of
 from tests.tables import each_row
 from tests.unit.athanor.sweep.sweeps import OwnRuns, Run, plan
@@ -57,7 +57,7 @@ def test_a_sweep_from_the_beginning_to_the_end(capsys):
     said = capsys.readouterr()
     assert said.err.startswith("sweep tune: grid, 2 trials, 1 at a time\n")
     assert re.search(r"^\* +\d +tune-\d +completed +1 +10 +1$", said.out, re.MULTILINE)
-    assert Kept.of("tune").plan.cluster == {"kubeconfig": None, "context": "mine", "namespace": None}
+    assert SweepFolder.of("tune").plan.cluster == {"kubeconfig": None, "context": "mine", "namespace": None}
 
     assert _sweep("--resume", "tune", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
@@ -74,7 +74,7 @@ def test_a_sweep_may_send_no_code(runs, tmp_path, monkeypatch, capsys):
     assert "--workdir = '" in (said := capsys.readouterr().err)
     assert "or add --no-code if the program is in the image" in said
     assert _sweep(*words, "--no-code", "--", "echo", "{lr}") == 0
-    assert not Kept.of("tune").code.exists()
+    assert not SweepFolder.of("tune").code.exists()
     assert runs.started == ["tune-0", "tune-1", "tune-then"]
     assert _sweep("--delete", "tune") == 0
 
@@ -86,7 +86,7 @@ def test_ctrl_c_detaches_and_resume_continues_with_other_numbers(runs, capsys):
     assert "athanor sweep --resume tune" in capsys.readouterr().err
     assert _sweep("--resume", "tune", "--trials", "4", "--parallel", "2") == 0
     assert len(runs.started) == 4
-    assert Kept.of("tune").plan.trials == 4
+    assert SweepFolder.of("tune").plan.trials == 4
 
 
 THEN = ("--then", "sh -c 'cp {output}/best.pt /data/output/{run}-{lr}.pt; echo ${HOME}' export 1")
@@ -160,14 +160,14 @@ def test_a_run_that_is_not_deleted_keeps_the_sweep(runs, capsys):
     runs.wrong = "no rights"
     assert _sweep("--delete", "tune") == 1
     assert "was not deleted: no rights" in capsys.readouterr().err
-    assert Kept.of("tune").folder.exists()
+    assert SweepFolder.of("tune").folder.exists()
 
 
 def test_a_sweep_of_which_nothing_could_start_leaves_nothing(runs, capsys):
     runs.refuses = "queue = 'nope': the platform has no queue of that name"
     assert _sweep(*BEGIN, *COMMAND) == 1
     assert "athanor sweep: queue = 'nope': the platform" in capsys.readouterr().err
-    assert not Kept.of("tune").folder.exists()
+    assert not SweepFolder.of("tune").folder.exists()
 
 
 def test_a_later_start_that_is_refused_keeps_what_there_is(runs, capsys):
@@ -184,7 +184,7 @@ def test_a_trial_is_never_mistaken_for_another_run(runs, capsys):
     runs.alive["tune-1"] = Run([], [])
     assert _sweep(*BEGIN, *COMMAND) == 1
     assert "--name = 'tune': a run of the sweep would have the name of your run tune-1" in capsys.readouterr().err
-    assert not Kept.of("tune").folder.exists()
+    assert not SweepFolder.of("tune").folder.exists()
 
 
 @each_row(
@@ -216,7 +216,7 @@ def test_a_trial_is_never_mistaken_for_another_run(runs, capsys):
 def test_what_is_refused_before_anything_is_kept(words, message, capsys):
     assert _sweep(*words) == 1
     assert f"athanor sweep: {message}" in capsys.readouterr().err
-    assert not Kept.of("tune").folder.exists()
+    assert not SweepFolder.of("tune").folder.exists()
 
 
 def test_without_optuna_the_message_says_how_to_get_it(monkeypatch, capsys):
@@ -229,7 +229,7 @@ def test_without_optuna_the_message_says_how_to_get_it(monkeypatch, capsys):
         monkeypatch.delitem(sys.modules, name)
     assert _sweep(*BEGIN, *COMMAND) == 1
     assert "pip install 'athanor[sweep]'" in capsys.readouterr().err
-    assert not Kept.of("tune").folder.exists()
+    assert not SweepFolder.of("tune").folder.exists()
 
 
 def test_the_extra_has_the_version_that_is_tested():

@@ -10,8 +10,8 @@ import pytest
 
 from athanor.runs import patience
 from athanor.sweep import runs as module
-from athanor.sweep.kept import Kept
 from athanor.sweep.runs import GONE, LOST, STARTING, UNKNOWN, ClusterRuns, StartError
+from athanor.sweep.sweep_folder import SweepFolder
 from athanor.sweep.trials import Place
 from infra.errors import RefusalError
 from tests.unit.athanor.sweep.sweeps import plan
@@ -59,7 +59,7 @@ def kept(tmp_path, monkeypatch):
     monkeypatch.setattr(module.sys, "executable", str(tmp_path / "command"))
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text("before", encoding="utf-8")
-    kept = Kept.of("tune")
+    kept = SweepFolder.of("tune")
     kept.create(_plan(), LocalFolder(path=str(tmp_path / "code")))
     return kept
 
@@ -113,7 +113,7 @@ def test_a_trial_is_an_ordinary_run_with_the_code_of_the_beginning(kept, tmp_pat
 
 @pytest.mark.usefixtures("kept")
 def test_a_trial_without_code_gets_no_folder(tmp_path):
-    bare = Kept.of("bare")
+    bare = SweepFolder.of("bare")
     bare.create(_plan("--no-code"), None)
     with bare.locked() as lock:
         runs = ClusterRuns(Cluster(), bare.plan, bare, lock)
@@ -251,7 +251,7 @@ def test_what_is_kept_is_private_whole_and_refused_twice(kept, tmp_path):
     with pytest.raises(RefusalError, match="--name = 'tune': is the name of a sweep of yours"):
         kept.create(_plan(), source)
     with pytest.raises(RefusalError, match=r"sweep = 'tone': is not in .* Fix: use one of tune"):
-        _ = Kept.of("tone").plan
+        _ = SweepFolder.of("tone").plan
     kept.remove()
     with pytest.raises(RefusalError, match="begin one with"):
         _ = kept.plan
@@ -263,7 +263,7 @@ def test_a_folder_that_would_be_another_by_itself_is_refused_and_leaves_nothing(
     (above / ".git").mkdir()
     (above / ".athanorignore").write_text("!id_rsa\n!secrets.json\n", encoding="utf-8")
     (above / "code" / "secrets.json").write_text("{}", encoding="utf-8")
-    other = Kept(kept.folder.parent / "other")
+    other = SweepFolder(kept.folder.parent / "other")
     with pytest.raises(RefusalError, match="secret"):
         other.create(_plan(), LocalFolder(path=str(above / "code")))
     assert not other.folder.exists()

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from athanor.dev.turns import Successor, take
+from athanor.dev.folder_lock import Successor, take
 from tests.waiting import wait_until
 
 _HOLDS = """
 import pathlib, signal, sys
-from athanor.dev.turns import take
+from athanor.dev.folder_lock import take
 lock = take(pathlib.Path(sys.argv[1]))
 print(lock is not None, flush=True)
 signal.pause()

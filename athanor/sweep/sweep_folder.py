@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Kept:
+class SweepFolder:
     """The folder of a sweep."""
 
     folder: Path
 
     @classmethod
-    def of(cls, name: str) -> Kept:
+    def of(cls, name: str) -> SweepFolder:
         """Return the folder of a name, which may not exist."""
         return cls(data_folder(os.environ) / "sweeps" / name)
 
