@@ -105,7 +105,6 @@ _TOOLS = Path(__file__).parent
 _IMAGE_SOURCES = REPOSITORY / "trainer" / "image"
 _DEBIAN_RECIPE = (
     Path(__file__),
-    _TOOLS / "debian.py",
     _TOOLS / "layers.py",
     _TOOLS / "oci.py",
     _IMAGE_SOURCES / "debian.py",

@@ -79,7 +79,7 @@ class Vendors:
         if expected := DIGESTS.get(url, ""):
             self.probe(url)
         elif not checksums:
-            raise VendorError(f"no digest of {url} is recorded in vendor_digests.py")
+            raise VendorError(f"no digest of {url} is recorded in vendor.py")
         else:
             published = self._read_quickly(checksums).decode()
             expected = published_checksum(published, PurePosixPath(urlsplit(url).path).name)
