@@ -56,7 +56,7 @@ class Vendor:
     """The program itself, or a .tar.gz/.tgz that holds it."""
     checksums: str = ""
     """Where the vendor publishes a SHA-256 digest alone, or lines of digest and file name; for a file whose digest is
-    stated nowhere else. Empty: the file is taken with its recorded digest (vendor_digests.py) or not at all."""
+    stated nowhere else. Empty: the file is taken with its recorded digest (vendor.py) or not at all."""
 
     def addresses(self, version: Version, arch: str) -> tuple[str, str]:
         """Return the addresses of the file and of its checksums for a version and a Go architecture."""
