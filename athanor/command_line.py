@@ -120,9 +120,11 @@ def _end_by_signals(received: list[int]) -> None:
             below = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, check=False, text=True)
             for process in map(int, below.stdout.split()):
                 with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGINT)
+                    os.kill(process, to_programs)
         raise KeyboardInterrupt
 
+    # A shell starts what runs in the background with Ctrl-C ignored, and programs below inherit that.
+    to_programs = signal.SIGTERM if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else signal.SIGINT
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores the latter
             signal.signal(number, end)

@@ -162,7 +162,7 @@ def test_another_ctrl_c_ends_the_command_at_once_with_the_same_exit_status(monke
 
 
 TERMINATED = """
-import subprocess, sys, time, types
+import signal, subprocess, sys, time, types
 from athanor import command_line
 from athanor.runs.cluster import Cluster
 
@@ -172,6 +172,7 @@ def run(_):
         print(below.pid, flush=True)
         time.sleep(60)
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever the tests were started by, such as nohup
 sys.modules["stub"] = types.SimpleNamespace(run=run)
 command_line._MODULES["status"] = "stub"
 sys.argv = ["athanor", "status"]

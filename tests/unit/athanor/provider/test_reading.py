@@ -26,7 +26,7 @@ from athanor import (
     TorchScriptServiceArgs,
     Triton,
 )
-from athanor.provider.components import described, platform_outputs, written
+from athanor.provider.reading import described, platform_outputs, written
 from infra.outputs import PlatformOutputs
 from tests.tables import each_row
 

@@ -43,7 +43,7 @@ def test_nothing_is_said_where_nobody_knows(cluster, script):
 
 
 def test_a_pod_that_does_not_answer_holds_up_nothing(cluster, monkeypatch):
-    monkeypatch.setattr(module, "_SECONDS", 0.2)
+    monkeypatch.setattr(module, "_GPU_QUERY_SECONDS", 0.2)
     assert gpu_use(cluster("exec sleep 60"), [pod()]) == []
 
 
