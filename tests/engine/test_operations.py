@@ -32,8 +32,8 @@ import pulumi_alicloud as alicloud
 from infra.alicloud.environment import create_environment
 from infra.alicloud.file_system import FileSystemPlace
 from infra.alicloud.names import resource_name, tags
-from infra.alicloud.nas import NasStorage, NasStorageArgs
-from infra.alicloud.rrsa import ServiceAccountRole, ServiceAccountRoleArgs
+from infra.alicloud.oss import ServiceAccountRole, ServiceAccountRoleArgs
+from infra.alicloud.storage import NasStorage, NasStorageArgs
 from infra.settings.parse import parse_settings
 from infra.settings.storage import StandardNas
 
@@ -69,9 +69,9 @@ import json
 from pathlib import Path
 import pulumi
 from infra.alicloud.file_system import FileSystemPlace
-from infra.alicloud.nas import NasStorage, NasStorageArgs
 from infra.alicloud.network import AlicloudNetwork, AlicloudNetworkArgs
 from infra.alicloud.provider import alicloud_provider
+from infra.alicloud.storage import NasStorage, NasStorageArgs
 from infra.settings.parse import parse_settings
 from infra.settings.storage import StandardNas
 

@@ -42,7 +42,7 @@ kubernetes.core.v1.Pod(
 UPDATE = """
 import pathlib, sys
 from tools.local_cluster import LocalCluster
-from tools.local_environment.first_update import first_update
+from tools.local_environment.up import first_update
 from tools.stacks.engine import Engine
 
 name, home, pulumi, stack, project = sys.argv[1:]

@@ -179,6 +179,18 @@ def _imported_packages(file: Path) -> set[str]:
     return packages
 
 
+def test_programs_that_tests_write_import_modules_that_exist():
+    """No type checker reads a text, and most of these programs run in the longest tests alone."""
+    imports = re.compile(r"^from ((?:infra|athanor|workloads|tools|tests)(?:\.\w+)*) import ", re.MULTILINE)
+    absent = {
+        f"{file.relative_to(REPOSITORY)}: {module}"
+        for file in (REPOSITORY / "tests").rglob("*.py")
+        for module in imports.findall(file.read_text(encoding="utf-8"))
+        if not (path := REPOSITORY.joinpath(*module.split("."))).is_dir() and not path.with_suffix(".py").is_file()
+    }
+    assert absent == set()
+
+
 @each_row("name", LOCKED)
 def test_what_is_wanted_is_pinned(name):
     """An edited requirements.in needs a new `make lock`."""
