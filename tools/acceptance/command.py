@@ -24,7 +24,7 @@ from tools.acceptance.steps.all_steps import ALL, ON_THIS_MACHINE
 from tools.files import write_atomically
 from tools.paths import REPOSITORY, paths
 from tools.process import CommandError, ProgramTimeoutError, run
-from tools.stacks.engine import make_private_folders, stack_config
+from tools.stacks.engine import described_stacks, make_private_folders, stack_config
 from tools.stacks.preview import engine_tools
 from tools.toolchain import ensure, upstream_manifests
 
@@ -65,9 +65,12 @@ def accept(stack: str, options: Options, console: Console, report: Progress) -> 
     0: no step failed; 1: one did; 130: interrupted.
 
     Raises:
-        RefusalError: the stack has an environment already, is protected, or nobody confirmed the cost.
+        RefusalError: nobody described the stack, it has an environment already or is protected, or nobody confirmed
+            the cost.
         ToolchainError: a program is not available.
     """
+    if stack not in described_stacks():
+        raise RefusalError("STACK", stack, f"has no Pulumi.{stack}.yaml", choices(stack, described_stacks()))
     settings = parse_settings(stack_config(stack))
     pools = gpu_pools(settings, options.pools)
     runs = paths().home / "acceptance" / stack

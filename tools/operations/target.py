@@ -66,6 +66,8 @@ def resolve(place: Place, report: Progress, environment: Mapping[str, str] = os.
             limit = f"its cluster has no kubeconfig yet ({kubeconfig})"
             raise RefusalError("STACK", place.stack, limit, "run `make up` to start the local cluster")
     else:
+        if settings is None and place.stack and "/" not in place.stack:  # one with slashes is of another project
+            Engine(pulumi=ensure(["pulumi"], report)["pulumi"], stack=place.stack).check_described()
         kubeconfig, context = _users(place, program, environment)
     kubectl = Kubectl(program=program, kubeconfig=kubeconfig, context=context)
     expected = settings.namespace if own and settings is not None else None

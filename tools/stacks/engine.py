@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import yaml
 
-from infra.errors import RefusalError
+from infra.errors import RefusalError, choices
 from infra.settings.stack_file import own_config
 from tools.paths import REPOSITORY, paths
 from tools.process import CommandError, run
@@ -241,6 +241,17 @@ class Engine:
         """The stack's configuration."""
         return self.project / f"Pulumi.{self.stack}.yaml"
 
+    def check_described(self) -> None:
+        """Refuse a stack that has no configuration file and that the backend does not have, either.
+
+        Raises:
+            RefusalError: it is such a stack.
+        """
+        make_private_folders()
+        if not self.config_file.is_file() and not self.exists():
+            limit = f"has no {self.config_file.name}, and the backend has no such stack"
+            raise RefusalError("STACK", self.stack, limit, choices(self.stack, described_stacks(self.project)))
+
     def exists(self) -> bool:
         """Whether the backend knows the stack."""
         return self._state() is not None or self._is_listed()
@@ -276,6 +287,11 @@ def strip_salt(config_file: Path) -> None:
     kept = [line for line in lines if not line.startswith(_SALT_KEY)]
     if len(kept) != len(lines):
         config_file.write_bytes(b"".join(kept))
+
+
+def described_stacks(project: Path = REPOSITORY) -> list[str]:
+    """Return the names of the stacks that have a configuration file."""
+    return [file.name.split(".")[1] for file in project.glob("Pulumi.*.yaml")]
 
 
 def stack_config(stack: str, project: Path = REPOSITORY) -> dict[str, Any]:

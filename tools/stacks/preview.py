@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from athanor.account.temporary_key import check_temporary_key
 from athanor.review.engine import policy_flags
-from infra.errors import RefusalError, choices
 from infra.settings.parse import parse_settings
-from tools.stacks.engine import Engine, engine_environment, make_private_folders, stack_config
+from tools.stacks.engine import Engine, engine_environment, stack_config
 from tools.stacks.venv_commands import install_commands
 from tools.toolchain import ensure, upstream_manifests
 from tools.toolchain.catalogue import ALICLOUD_PROVIDER
@@ -64,12 +63,8 @@ def engine_for_a_preview(stack: str, report: Progress) -> Engine:
         check_temporary_key(os.environ)
     programs = ensure(sorted(engine_tools(settings)), report)
     engine = Engine(pulumi=programs["pulumi"], stack=stack)
-    if not engine.config_file.is_file() and not engine.exists():
-        described = [file.name.split(".")[1] for file in engine.project.glob("Pulumi.*.yaml")]
-        limit = f"has no {engine.config_file.name}, and the backend has no such stack"
-        raise RefusalError("STACK", stack, limit, choices(stack, described))
+    engine.check_described()
     upstream_manifests(report, gateway=settings.gateway.enabled)
-    make_private_folders()
     install_commands(programs["pulumi"], programs["kubectl"])
     return engine
 

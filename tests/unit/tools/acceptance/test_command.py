@@ -3,6 +3,7 @@
 import io
 
 import pytest
+from rich.console import Console
 
 import tools.acceptance.command as program
 from infra.errors import RefusalError
@@ -54,6 +55,11 @@ def test_pools_can_be_chosen_and_a_wrong_name_is_refused():
     assert [pool.name for pool in gpu_pools(settings("staging"), ["a10-spot"])] == ["a10-spot"]
     with pytest.raises(RefusalError, match="did you mean a10-spot"):
         gpu_pools(settings("staging"), ["a10-spots"])
+
+
+def test_a_stack_that_nobody_described_is_refused(report):
+    with pytest.raises(RefusalError, match=r"STACK = 'dve': has no Pulumi\.dve\.yaml\. Fix: did you mean dev"):
+        accept("dve", Options(), Console(), report.progress)
 
 
 @pytest.fixture

@@ -119,11 +119,13 @@ def test_another_team_names_all_three_and_needs_no_engine(fake_program, report, 
         (Place(stack="dev", context="dev-cluster", kubeconfig="/none"), r"KUBECONFIG = '/none'.*a stack's out"),
         (Place(stack="dev"), r"CONTEXT = None: .*CONTEXT= to one of dev-cluster, prod-cluster"),
         (Place(stack="dev", context="dev-clustr"), r"CONTEXT = 'dev-clustr'.*did you mean dev-cluster, prod"),
+        (Place(stack="dve", kubeconfig="/none"), r"STACK = 'dve': has no Pulumi.dve.yaml, .*did you mean dev"),
         (Place(context="dev-cluster"), r"namespace = None.*--namespace"),
     ],
 )
 def test_what_is_missing_is_said(fake_program, report, users, place, words):
     made(fake_program)
+    fake_program.answer("stack ls", "[]")
     with pytest.raises(RefusalError, match=words):
         resolve(place, report.progress, {"KUBECONFIG": str(users)})
 

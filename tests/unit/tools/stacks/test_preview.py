@@ -27,6 +27,8 @@ def test_a_stack_that_nobody_described_is_refused_and_leaves_nothing(project, re
     with pytest.raises(RefusalError, match=r"STACK = 'dve': has no Pulumi.dve.yaml, .* did you mean dev"):
         module.preview("dve", report.progress)
     assert not (project / "Pulumi.dve.yaml").exists()
+    # Else the real engine would speak of the folder that it asks, on a machine where nothing ran yet.
+    assert (project / "home" / "pulumi").is_dir()
 
 
 @pytest.mark.parametrize("stack", ["dev", "old"])
