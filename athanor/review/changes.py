@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from athanor.review.differences import Difference, after_a_rename, differences
 from athanor.review.preview import STACK_TYPE, Preview, State, Step, urn_name, urn_type, urn_types
-from athanor.review.tolerant import as_text, at
+from athanor.review.tolerant import as_text, at, is_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +34,8 @@ _KIND_OF: dict[str, Kind] = {
 }
 """Kinds by the operations of the engine (pkg/resource/deploy/step.go of pulumi/pulumi v3.232.0)."""
 _NOTHING = {"same", "read", "refresh", "extend-parameterize"}
+_KUBERNETES = "kubernetes:"
+"""Beginning of the types whose outputs have more than anybody declared, such as `managedFields`."""
 _SECRETS = "kubernetes:core/v1:Secret"
 OWN_NAME = "metadata.name"
 """Path of a Kubernetes object's name, which often holds a hash of all else."""
@@ -133,7 +135,7 @@ def _change(steps: Sequence[Step], masker: Masker) -> Change:
         old=old,
         new=new,
         reasons=_reasons(steps, paths) if kind == "replaced" else (),
-        differences=_differences(steps[0].urn, old, new, paths, masker) if kind in {"changed", "replaced"} else (),
+        differences=_differences(steps[0], old, new, paths, masker) if kind in {"changed", "replaced"} else (),
     )
 
 
@@ -143,15 +145,24 @@ def _reasons(steps: Sequence[Step], paths: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _differences(
-    urn: str, old: State | None, new: State | None, paths: Mapping[str, str], masker: Masker
+    step: Step, old: State | None, new: State | None, paths: Mapping[str, str], masker: Masker
 ) -> tuple[Difference, ...]:
     if old is None or new is None:
         return _unnamed(paths)
-    compared = _compared(urn, old.inputs, new.inputs, masker)
+    compared = _compared(step.urn, old.inputs, new.inputs, masker)
     if not compared and new.outputs:
         # Drift that a refresh found: what the program declares is the same.
-        compared = _compared(urn, old.outputs, new.outputs, masker)
+        compared = _compared(step.urn, old.outputs, new.outputs, masker)
+    elif step.refreshed and not urn_type(step.urn).startswith(_KUBERNETES):
+        compared = sorted([*compared, *_added_by_others(old, new, masker)], key=lambda difference: difference.path)
     return tuple(compared) or _unnamed(paths)
+
+
+def _added_by_others(old: State, new: State, masker: Masker) -> list[Difference]:
+    """Return what somebody added to maps that the program declares, such as a tag: refreshed inputs lack new keys."""
+    own = [key for key, each in {**old.inputs, **new.inputs}.items() if is_mapping(each)]
+    before, after = (masker.value({key: state.outputs.get(key) or {} for key in own}) for state in (old, new))
+    return [each for each in differences(before, after) if each.kind == "added" and each.new not in ("", [], {})]
 
 
 def _compared(urn: str, old: Mapping[str, object], new: Mapping[str, object], masker: Masker) -> list[Difference]:

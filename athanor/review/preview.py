@@ -41,6 +41,8 @@ class Step:
     """Properties that make it a replacement."""
     changed_paths: Mapping[str, str] = field(default_factory=dict[str, str])
     """Paths that the provider names as changed, with their kind, such as `update-replace`."""
+    refreshed: bool = False
+    """Whether it is what a provider answered when it was asked for the resource as it is now."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -103,7 +103,7 @@ def _from_events(events: Sequence[dict[str, object]]) -> Preview:
                 refreshes[steps[number].urn] = number
         after = as_mapping(at(event, "resOutputsEvent", "metadata"))
         if as_text(after.get("op")) in _REFRESHED and (place := refreshes.get(as_text(after.get("urn")))) is not None:
-            steps[place] = _step(after, _EVENT)
+            steps[place] = replace(_step(after, _EVENT), refreshed=True)
     return Preview(
         stack="",
         steps=tuple(steps[number] for number in sorted(steps)),

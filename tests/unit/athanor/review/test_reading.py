@@ -8,7 +8,7 @@ from athanor.review.changes import changes
 from athanor.review.reading import read_preview
 from athanor.review.values import Masker
 from tests.tables import each_row
-from tests.unit.athanor.review.digests import CLUSTER, digest, step, urn
+from tests.unit.athanor.review.digests import CLUSTER, CONFIG_MAP, digest, step, urn
 
 EVENTS = [
     {"sequence": 0, "preludeEvent": {"config": {}}},
@@ -68,16 +68,38 @@ def test_a_component_is_recognized_in_events_that_leave_false_out() -> None:
     assert not change.custom
 
 
-def test_a_refresh_becomes_what_the_provider_answered() -> None:
-    before = {
-        "op": "refresh",
-        "urn": urn(CLUSTER, "cluster"),
-        "old": {"custom": True, "inputs": {}, "outputs": {"a": 1}},
-    }
-    after = {**before, "op": "update", "new": {"custom": True, "inputs": {}, "outputs": {"a": 2}}}
+TAGGED = {"own": "1"}
+
+
+@each_row(
+    ("token", "old", "new", "listed"),
+    [
+        (CLUSTER, ({}, {"a": 1}), ({}, {"a": 2}), ["a"]),
+        # Refreshed inputs have no new keys, and outputs more than what the program declares.
+        (
+            CLUSTER,
+            ({"a": 1, "tags": TAGGED}, {"a": 1, "tags": TAGGED}),
+            ({"a": 2}, {"a": 2, "tags": {"by": "hand"}, "b": 3}),
+            ["a", "tags", "tags.by"],
+        ),
+        (
+            CONFIG_MAP,
+            ({"a": 1, "metadata": {}}, {"metadata": {}}),
+            ({"a": 2}, {"metadata": {"managedFields": 1}}),
+            ["a", "metadata"],
+        ),
+    ],
+    ids=["outputs alone", "a tag by hand", "what the API server keeps"],
+)
+def test_a_refresh_becomes_what_the_provider_answered(
+    token: str, old: tuple[object, object], new: tuple[object, object], listed: list[str]
+) -> None:
+    states = [{"custom": True, "inputs": inputs, "outputs": outputs} for inputs, outputs in (old, new)]
+    before = {"op": "refresh", "urn": urn(token, "one"), "old": states[0]}
+    after = {**before, "op": "update", "new": states[1]}
     events = [{"resourcePreEvent": {"metadata": before}}, {"resOutputsEvent": {"metadata": after}}]
     [change] = changes(read_preview(lines(*events)), Masker())
-    assert [(difference.path, difference.old, difference.new) for difference in change.differences] == [("a", 1, 2)]
+    assert [difference.path for difference in change.differences] == listed
 
 
 def test_lines_around_the_json_are_ignored() -> None:
