@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 _STREAM = "PULUMI_ENABLE_STREAMING_JSON_PREVIEW"
 """Variable that makes the engine write its events, which include the policies' findings."""
 _LAST_WORDS = 2000
+_DOES_NOT_DECRYPT = "incorrect passphrase"
+_FIX = (
+    "Fix: set PULUMI_CONFIG_PASSPHRASE_FILE to a file with the passphrase that the stack's secrets are encrypted with,"
+    " or PULUMI_CONFIG_PASSPHRASE to that one."
+)
 
 
 def engine_preview(
@@ -63,13 +68,18 @@ def policy_flags(pack: Path | None, stack: str) -> list[str]:
     return ["--policy-pack", str(pack), *(["--policy-pack-config", str(config)] if config.is_file() else [])]
 
 
+def explained(said: str) -> str:
+    """Return the engine's last words, with a fix where they have none."""
+    return f"{said}\n{_FIX}" if _DOES_NOT_DECRYPT in said else said
+
+
 def _asked(stack: str, command: Sequence[str], variables: Mapping[str, str] | None) -> Preview:
     done = subprocess.run(
         [*command, "--json", "--non-interactive", "--stack", stack],
         capture_output=True, check=False, env={**os.environ, **(variables or {}), _STREAM: "true"},
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    said = done.stderr.decode(errors="replace").strip()
+    said = explained(done.stderr.decode(errors="replace").strip())
     output = done.stdout.decode(errors="replace")
     if not output.strip():
         return _failed(Preview(stack=stack), said or f"the engine ended with status {done.returncode}")

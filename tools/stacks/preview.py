@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from athanor.account.temporary_key import check_temporary_key
-from athanor.review.engine import policy_flags
+from athanor.review.engine import explained, policy_flags
 from infra.settings.parse import parse_settings
 from tools.stacks.engine import Engine, engine_environment, stack_config
 from tools.stacks.venv_commands import install_commands
@@ -96,4 +96,7 @@ def _preview(engine: Engine, *flags: str) -> int:
     policies = policy_flags(engine.project / "policies", engine.stack)
     command = [engine.pulumi, "preview", *plain, "--stack", engine.stack, *policies, *flags]
     variables = {**os.environ, **engine_environment(engine.pulumi)}
-    return subprocess.run(command, cwd=engine.project, env=variables, check=False).returncode
+    done = subprocess.run(command, cwd=engine.project, env=variables, check=False, stderr=subprocess.PIPE, text=True)
+    if done.stderr.strip():
+        sys.stderr.write(f"{explained(done.stderr.strip())}\n")
+    return done.returncode

@@ -2,6 +2,7 @@
 
 import pytest
 
+from athanor.review.engine import engine_preview
 from infra.errors import RefusalError
 from tools.stacks import preview as module
 from tools.stacks.engine import Engine
@@ -29,6 +30,15 @@ def test_a_stack_that_nobody_described_is_refused_and_leaves_nothing(project, re
     assert not (project / "Pulumi.dve.yaml").exists()
     # Else the real engine would speak of the folder that it asks, on a machine where nothing ran yet.
     assert (project / "home" / "pulumi").is_dir()
+
+
+@pytest.mark.usefixtures("project")
+def test_a_wrong_passphrase_is_explained_in_previews_and_reviews(report, fake_program, capfd):
+    fake_program.answer("preview", stderr="error: get stack secrets manager: incorrect passphrase", status=255)
+    assert module.preview("old", report.progress) == 255
+    assert "incorrect passphrase\nFix: set PULUMI_CONFIG_PASSPHRASE_FILE to" in capfd.readouterr().err
+    [said] = engine_preview("old", (str(fake_program.path),)).diagnostics
+    assert "incorrect passphrase\nFix: set PULUMI_CONFIG_PASSPHRASE_FILE to" in said.message
 
 
 @pytest.mark.parametrize("stack", ["dev", "old"])
