@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.functional import cross_entropy
 
-from trainer.training.digits import unknown_labels
+from trainer.training.digits import DataError, unknown_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,15 @@ def mean_over_counted(total: float, counted: float) -> float:
     return total / max(counted, 1.0)
 
 
+def _refuse_other_shapes(logits: Tensor, targets: Tensor) -> None:
+    """Refuse targets that would be broadcast to the predictions, or counted as more of them."""
+    if targets.shape != logits.shape[:-1]:
+        expected = f"must be {list(logits.shape[:-1])} for a model that returns {list(logits.shape)}"
+        raise DataError(
+            f"targets have the shape {list(targets.shape)}; {expected}. Fix: the number of a class for each prediction"
+        )
+
+
 class Task(Enum):
     """What a model does, and what a data set is for: a run needs a model and a data set of the same task."""
 
@@ -48,7 +57,11 @@ class Task(Enum):
         Args:
             logits: [N, ..., classes].
             targets: int64 [N, ...].
+
+        Raises:
+            DataError: the targets have another shape.
         """
+        _refuse_other_shapes(logits, targets)
         is_known = ~unknown_labels(targets, logits.shape[-1], self.not_counted)
         flat, counted = logits.float().flatten(0, -2), targets.where(is_known, NOT_COUNTED).flatten()
         return cross_entropy(flat, counted, reduction="sum", ignore_index=NOT_COUNTED).where(is_known.all(), math.nan)
@@ -69,7 +82,11 @@ class Task(Enum):
         Args:
             logits: [N, ..., classes].
             targets: int64 [N, ...]; all are classes or `NOT_COUNTED`.
+
+        Raises:
+            DataError: the targets have another shape.
         """
+        _refuse_other_shapes(logits, targets)
         flat = logits.float().flatten(0, -2)
         loss = cross_entropy(flat, targets.flatten(), reduction="sum", ignore_index=NOT_COUNTED).double()
         if self is Task.CLASSIFICATION:

@@ -33,6 +33,22 @@ def _as_numbers(inputs: Tensor) -> Tensor:
     return inputs.to(torch.float32, memory_format=torch.contiguous_format) / _MAX_BYTE
 
 
+def _refuse_targets(inputs: object, targets: object) -> None:
+    """Refuse what is not one int64 target, or row of them, for each sample; no values are read: a GPU would wait.
+
+    Raises:
+        DataError: naming the fix.
+    """
+    if not isinstance(inputs, torch.Tensor) or not isinstance(targets, torch.Tensor):
+        given = f"{type(inputs).__name__} and {type(targets).__name__}"
+        raise DataError(f"inputs and targets are {given}; must be tensors. Fix: torch.from_numpy, or torch.stack")
+    if targets.dtype != torch.int64:
+        raise DataError(f"targets are {targets.dtype}; must be torch.int64. Fix: .long() of the numbers of classes")
+    if inputs.shape[:1] != targets.shape[:1]:
+        given = f"inputs {list(inputs.shape)} and targets {list(targets.shape)}"
+        raise DataError(f"{given}; must have a target for each sample. Fix: as many of both")
+
+
 class DamagedSampleError(DataError):
     """One sample cannot be used, as opposed to its volume, which may come back.
 
@@ -56,6 +72,9 @@ class Batch:
     targets: Tensor
     damaged: tuple[DamagedSampleError, ...] = ()
     """Samples that others replace, each in the first batch of a process that should have it."""
+
+    def __post_init__(self) -> None:
+        _refuse_targets(self.inputs, self.targets)
 
     def pin_memory(self) -> Batch:
         """Return it in memory from which GPUs copy by themselves; what is on one stays there."""
@@ -129,8 +148,9 @@ class InMemoryDataset(Dataset):
             class_names: What these are called.
 
         Raises:
-            DataError: a label is not one of the classes.
+            DataError: a label is not one of the classes, or there is not one for each sample.
         """
+        _refuse_targets(inputs, targets)
         if targets.ndim == 1:
             refuse_labels(targets.numpy(force=True), classes)
         self.sample_shape = tuple(inputs.shape[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.tables import each_row
 from tests.unit.trainer.pytorch.small_runs import GO_ON, events, metric
 from trainer.pytorch.data import samples, token_files
 from trainer.pytorch.data.batches import Batches
@@ -20,6 +22,7 @@ from trainer.pytorch.data.sampler import IndexSampler
 from trainer.pytorch.data.tokens import TokensConfig
 from trainer.pytorch.export_config import ExportConfig
 from trainer.pytorch.loop import Trainer
+from trainer.pytorch.task import Task
 from trainer.training import digits
 from trainer.training.digits import DataError
 
@@ -151,6 +154,29 @@ def test_a_token_outside_the_vocabulary_is_named_with_its_place(tmp_path):
         dataset.batch(torch.tensor([0, 3]))
     assert refused.value.number == 3
     assert dataset.name(3) == f"{tmp_path / 'train.bin'}: tokens 12 to 16"
+
+
+@each_row(
+    ("targets", "refusal"),
+    [
+        (torch.zeros(4), r"^targets are torch\.float32; must be torch\.int64\. Fix: "),
+        (torch.zeros(4, dtype=torch.uint8), r"^targets are torch\.uint8; "),
+        (torch.zeros(3).long(), r"^inputs \[4, 1\] and targets \[3\]; must have a target for each sample\. Fix: "),
+        (torch.tensor(0), r"^inputs \[4, 1\] and targets \[\]; "),
+        (np.zeros(4, np.int64), r"^inputs and targets are Tensor and ndarray; must be tensors\. Fix: "),
+    ],
+)
+@pytest.mark.parametrize("use", [Batch, partial(InMemoryDataset, classes=1)])
+def test_targets_that_are_not_one_number_for_each_sample_are_refused(use, targets, refusal):
+    with pytest.raises(DataError, match=refusal):
+        use(inputs=torch.zeros(4, 1), targets=targets)
+
+
+@each_row("shape", [(4, 1), (1,), (4, 10)])
+@pytest.mark.parametrize("use", [Task.CLASSIFICATION.loss_sum, Task.CLASSIFICATION.score])
+def test_targets_of_another_shape_than_the_predictions_are_refused_instead_of_broadcast(use, shape):
+    with pytest.raises(DataError, match=r"shape \[.*; must be \[4\] for a model that returns \[4, 10\]\. Fix: "):
+        use(torch.zeros(4, 10), torch.zeros(shape).long())
 
 
 def test_labels_outside_the_classes_are_refused_when_they_are_loaded(tmp_path):

@@ -32,7 +32,9 @@ class Images:
     def batch(self, _indices) -> Batch:
         if self._damaged:
             raise DataError("damaged")
-        return Batch(inputs=torch.zeros(1, *self.sample_shape, dtype=torch.uint8), targets=torch.zeros(0))
+        return Batch(
+            inputs=torch.zeros(1, *self.sample_shape, dtype=torch.uint8), targets=torch.zeros(1, 0, dtype=torch.int64)
+        )
 
 
 @pytest.fixture
