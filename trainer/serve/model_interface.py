@@ -103,6 +103,13 @@ def _inputs_of_arguments(program: Program, names: list[str]) -> dict[str, int]:
     if len(names) > len(arguments) or not program.defaults.issuperset(arguments[len(names) :]):
         raise ModelLoadError(f"the model takes {arguments}; config.pbtxt has the inputs {names}")
     places = _places("inputs", names) or list(range(len(names)))
+    for name, place in zip(names, places, strict=True):
+        if name in arguments and arguments[place] != name:
+            # some other name is not an argument's, perhaps by a slip, and by order this one would be given to another
+            raise ModelLoadError(
+                f"config.pbtxt: by order, input {name!r} would be the model's {arguments[place]!r}, though it takes "
+                f"{arguments}. Fix: their names for all inputs {names}, or names of which none is an argument's"
+            )
     return {argument: places.index(place) for place, argument in enumerate(arguments[: len(names)])}
 
 

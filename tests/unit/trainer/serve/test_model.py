@@ -163,6 +163,12 @@ def test_inputs_that_are_not_the_arguments_are_refused(names):
         LoadedModel(config(names, ["y"]), 1, program)
 
 
+def test_an_input_that_order_would_give_to_another_argument_than_the_one_of_its_name_is_refused():
+    program = Program(call=Scaled(), arguments=["x", "factor"], defaults=frozenset())
+    with pytest.raises(ModelLoadError, match=r"by order, input 'factor' would be the model's 'x', .*\. Fix: "):
+        LoadedModel(config(["factor", "exx"], ["y"]), 1, program)
+
+
 class Total(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.sum()
