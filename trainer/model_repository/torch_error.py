@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 _INTERPRETER = "TorchScript interpreter"
+_TRACE = re.compile(r"Traceback of TorchScript|.*\(\d+\): \S+$")
+"""Its headlines, and the frames of a traced network, such as `net.py(8): forward`."""
 _END_OF_TRACE = "<--- HERE"
 _CONSTRAINTS = "Constraints violated"
 _CALL = "The following call raised this error:"
@@ -21,7 +25,8 @@ def reason(error: BaseException) -> str:
     if _INTERPRETER in lines[0]:
         end = max((place for place, line in enumerate(lines) if _END_OF_TRACE in line), default=0)
         # code may follow, which is indented
-        line = next((line for line in lines[end + 1 :] if not line[0].isspace()), lines[-1])
+        after = (line for line in lines[end + 1 :] if not line[0].isspace() and not _TRACE.match(line))
+        line = next(after, lines[-1])
     elif lines[0].startswith(_CONSTRAINTS):
         line = next((line.strip(" -").partition(". ")[0] for line in lines[1:] if line.startswith("  - ")), lines[0])
     elif _CALL in lines[:-2]:

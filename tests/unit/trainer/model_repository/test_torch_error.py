@@ -36,6 +36,13 @@ The following call raised this error:
         (RuntimeError(f"\n'Tensor (inferred)' object has no attribute or method 'foo'.:\n{CODE}"), "method 'foo'"),
         (RuntimeError(f"{TRACE}RuntimeError: shape '[3]' is invalid\n"), "RuntimeError: shape '[3]' is invalid"),
         (RuntimeError(f"{TRACE}builtins.ValueError: first\nsecond\n"), "builtins.ValueError: first"),
+        (
+            RuntimeError(
+                f"{TRACE.rpartition('(most')[0]}(most recent call last):\nnet.py(8): forward\ntrace.py(10): trace\n"
+                "RuntimeError: select(): index 2 out of range\n"
+            ),
+            "RuntimeError: select(): index 2 out of range",
+        ),
         (RuntimeError(TRACE.partition("\n")[0] + "\nRuntimeError: no code"), "RuntimeError: no code"),
         (Exception(CHECK), "Exception: ERROR: Tensor-valued Constant nodes differed in value across invocations"),
         (RuntimeError(CONSTRAINTS), "batch as dynamic but your code specialized it to be a constant (2)"),
