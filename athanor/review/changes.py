@@ -161,7 +161,8 @@ def _differences(
 def _added_by_others(old: State, new: State, masker: Masker) -> list[Difference]:
     """Return what somebody added to maps that the program declares, such as a tag: refreshed inputs lack new keys."""
     own = [key for key, each in {**old.inputs, **new.inputs}.items() if is_mapping(each)]
-    before, after = (masker.value({key: state.outputs.get(key) or {} for key in own}) for state in (old, new))
+    none: Mapping[str, object] = {}
+    before, after = (masker.value({key: state.outputs.get(key) or none for key in own}) for state in (old, new))
     return [each for each in differences(before, after) if each.kind == "added" and each.new not in ("", [], {})]
 
 
