@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -201,8 +202,13 @@ def _raise_failed(job_name: str, namespace: str, count: int, kubeconfig: str | N
         named = {"kubeconfig": file if is_content else kubeconfig, "context": context}
         options = [f"--{name}={value}" for name, value in named.items() if value]
         # A process of its own: this layer knows nothing of what is running.
-        why = [sys.executable, "-m", "athanor", "why", job_name, f"--namespace={namespace}", "--json", *options]
-        said = subprocess.run(why, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        why = [sys.executable, "-P", "-m", "athanor", "why", job_name, f"--namespace={namespace}", "--json", *options]
+        # The program may have found this package by a path of its own.
+        paths = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+        said = subprocess.run(
+            why, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            env=os.environ | {"PYTHONPATH": paths},
+        )  # fmt: skip
     if said.returncode == 0:
         finding: dict[str, Any] = json.loads(said.stdout)
         rest = "after a rerun, wait for its end and run `pulumi refresh`"
