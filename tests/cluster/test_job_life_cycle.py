@@ -247,7 +247,7 @@ def test_update_fails_when_the_awaited_job_does_not_end_in_time(team: Team) -> N
 
 def test_update_fails_as_soon_as_the_awaited_job_has(team: Team) -> None:
     team.declare(batch("fails", "exit 3", wait_seconds=900))
-    assert "container worker of worker-0 failed (exit code 3)" in team.clone.up(*team.words, check=False)
+    assert "container pod of pod-0 failed (exit code 3)" in team.clone.up(*team.words, check=False)
 
 
 def test_a_job_runs_once_more_on_request(served: Clone) -> None:
