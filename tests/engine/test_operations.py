@@ -343,8 +343,10 @@ def test_the_network_alone_is_created_first(tmp_path: Path) -> None:
             project.up("--target=**AlicloudNetwork**")
         made = double.inventory()
 
-    assert "not specified in --target list" in str(ended.value)  # the Kubernetes provider, which the engine adds
-    assert "Traceback" not in str(ended.value)
+    said = str(ended.value)
+    assert "not specified in --target list" in said  # the Kubernetes provider, which the engine adds
+    # The engine then interrupts the program, which Python may report from a callback of its own.
+    assert [line for line in said.splitlines() if 'File "' in line and "/infra/" in line] == []
     assert (len(made["vswitch"]), len(made["snat_entry"]), made.get("cluster", [])) == (2, 2, [])
 
 
