@@ -1,4 +1,4 @@
-"""What the API server refuses in the workloads' namespace, from any user and any tool: a policy in CEL.
+"""The admission policy of the workloads' namespace, in CEL: it binds every user and every tool.
 
 It asks no webhook: the API server evaluates the policy itself. Source: Kubernetes, "Validating Admission Policy",
 "Common Expression Language in Kubernetes".
@@ -30,7 +30,7 @@ _GROUP = "admissionregistration.k8s.io"
 _VERSION = f"{_GROUP}/v1"
 _CHANGES = ["CREATE", "UPDATE"]
 _OF_JOBS = ["configmaps", "secrets", "services"]
-"""What plugins of Volcano write for a job, by names that its author chooses."""
+"""Kinds that plugins of Volcano write for a job, by names that its author chooses."""
 _SCALED = [f"{kind}{part}" for kind in ("deployments", "replicasets", "statefulsets") for part in ("", "/scale")]
 _MATCHED: Sequence[tuple[str, str, Sequence[str], Sequence[str]]] = (
     # group, version, kinds, operations
@@ -52,7 +52,7 @@ _CHANGED = (
     "object != null && (oldObject == null || !has(object.spec) || !has(oldObject.spec)"
     " || object.spec != oldObject.spec)"
 )
-"""What an earlier release let in, controllers may still label and end."""
+"""Whether the spec is new or another one: controllers may still label and end what an earlier release let in."""
 _PODS = (
     f"!(variables.changed && variables.kind in {cel_list(WITH_PODS)}) ? []"
     " : variables.kind == '/pods' ? [object.spec]"

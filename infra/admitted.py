@@ -1,4 +1,4 @@
-"""What objects of the workloads' namespace may ask for: one table for the API server and for the policy pack.
+"""Demands on objects of the workloads' namespace: one table for the API server and for the policy pack.
 
 infra/admission.py writes it in CEL, for all that is sent to the cluster; policies/admission.py holds a preview against
 it.
@@ -22,7 +22,7 @@ MOST_ROLES = 16
 VOLCANO_QUEUES = ("default", "root")
 """Queues of Volcano's own, which no stack shares out."""
 KUBERNETES_CLASSES = "system-"
-"""How names of PriorityClasses begin that Kubernetes keeps for what a cluster cannot do without."""
+"""Prefix of the PriorityClasses that Kubernetes reserves for critical parts of a cluster."""
 CONTROL_PLANE_TAINTS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 CAPABILITIES = ("IPC_LOCK", "NET_BIND_SERVICE", "SYS_RESOURCE")
 """Capabilities that containers may add: what RDMA needs, and a port below 1024."""
@@ -33,7 +33,7 @@ COMMANDS = ("bus.volcano.sh/commands",)
 JOBS = ("batch.volcano.sh/jobs",)
 POD_GROUPS = ("scheduling.volcano.sh/podgroups",)
 SETS = ("apps/deployments", "apps/replicasets", "apps/statefulsets", "/replicationcontrollers")
-"""What keeps a number of pods; Kubernetes changes it by their subresource `scale`, too."""
+"""Kinds that keep a number of pods, which their subresource `scale` changes, too."""
 WITH_PODS = (*SETS, "apps/daemonsets", "batch/jobs", "batch/cronjobs", *JOBS, "/pods")
 
 
@@ -63,7 +63,7 @@ class NoneOf:
 
     values: Sequence[str] = ()
     prefix: str | None = None
-    """How none of the others begins, either."""
+    """Prefix that is refused, too."""
     required: bool = False
 
     def holds(self, value: object) -> bool:

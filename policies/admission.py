@@ -1,4 +1,4 @@
-"""What the API server refuses in the workloads' namespaces, said in a preview: the table is the platform's own."""
+"""The rule that holds a preview against the platform's own table of demands on workloads."""
 
 from __future__ import annotations
 
