@@ -1,9 +1,10 @@
-"""Local folders of the environment on this machine: the cluster's, programs and downloads."""
+"""Local folders of the environment on this machine, and how its programs are found and started."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 LOCAL_CLUSTER_NAME = "local"
@@ -35,3 +36,13 @@ def find_programs() -> None:
     path = os.environ.get("PATH", "").split(os.pathsep)
     if programs.is_dir() and str(programs) not in path and not all(map(shutil.which, _PROGRAMS)):
         os.environ["PATH"] = os.pathsep.join([*filter(None, path), str(programs)])
+
+
+def athanor_command(*words: str) -> tuple[list[str], dict[str, str]]:
+    """Return the words and the variables that run this package's command in a process of its own.
+
+    The program that imports the package may have found it by a path of its own, and the current folder may hold a file
+    with the name of a module.
+    """
+    path = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return [sys.executable, "-P", "-m", "athanor", *words], {**os.environ, "PYTHONPATH": os.pathsep.join(path)}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +15,7 @@ import pulumi
 from infra.descriptions import require
 from infra.errors import RefusalError, choices
 from infra.kubernetes.grammar import Image, QueueName
+from infra.machine import athanor_command
 from infra.manifests import Manifest, resource, resource_from_output
 from infra.workload_labels import ROLE_LABEL
 from workloads.checks import check_name
@@ -202,13 +201,10 @@ def _raise_failed(job_name: str, namespace: str, count: int, kubeconfig: str | N
         named = {"kubeconfig": file if is_content else kubeconfig, "context": context}
         options = [f"--{name}={value}" for name, value in named.items() if value]
         # A process of its own: this layer knows nothing of what is running.
-        why = [sys.executable, "-P", "-m", "athanor", "why", job_name, f"--namespace={namespace}", "--json", *options]
-        # The program may have found this package by a path of its own.
-        paths = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+        why, environment = athanor_command("why", job_name, f"--namespace={namespace}", "--json", *options)
         said = subprocess.run(
-            why, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-            env=os.environ | {"PYTHONPATH": paths},
-        )  # fmt: skip
+            why, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=environment
+        )
     if said.returncode == 0:
         finding: dict[str, Any] = json.loads(said.stdout)
         rest = "after a rerun, wait for its end and run `pulumi refresh`"

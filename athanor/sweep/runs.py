@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from athanor.inspection.objects import JOBS
@@ -22,6 +19,7 @@ from athanor.runs.series import Series, read_series
 from athanor.runs.stack import open_run, outputs_of
 from athanor.sweep.trials import Place
 from infra.errors import RefusalError
+from infra.machine import athanor_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -167,14 +165,12 @@ class ClusterRuns:
         time.sleep(_LOOK_SECONDS)
 
     def _begin(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:
-        # Not the folder of the user, in which a file may have the name of a module.
-        package = str(Path(__file__).parents[2])
-        path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+        command, environment = athanor_command(*words)
         # Files rather than pipes, which would break with this process. The lock is theirs until they end.
         with (self._kept.output / name).open("wb") as output:
             return subprocess.Popen(
-                [sys.executable, "-P", "-m", "athanor", *words], env={**os.environ, "PYTHONPATH": path},
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, pass_fds=[self._lock],
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True, pass_fds=[self._lock],
             )  # fmt: skip
 
     def _said(self, name: str, process: subprocess.Popen[bytes]) -> str:

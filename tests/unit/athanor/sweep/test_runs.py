@@ -56,7 +56,7 @@ def kept(tmp_path, monkeypatch):
     (tmp_path / "command").write_text(COMMAND.format(folder=tmp_path), encoding="utf-8")
     (tmp_path / "command").chmod(0o755)
     subprocess.run(["mkfifo", str(tmp_path / "go")], check=True)
-    monkeypatch.setattr(module.sys, "executable", str(tmp_path / "command"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "command"))
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text("before", encoding="utf-8")
     kept = SweepFolder.of("tune")
